@@ -1,0 +1,1 @@
+"""What goes in: arrays, files and the demo's pictures."""

@@ -1,0 +1,116 @@
+"""What ``fit`` accepts, and how it becomes one matrix of float32 and back.
+
+The only place where users' arrays turn into the model's. Vectors are (n, features); images are (n, h, w), (n, c, h, w)
+or (n, h, w, c) in [0, 1] or uint8, kept inside as (n, c * h * w), and given back in the layout they came in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+
+CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
+SMALLEST_SIDE = 3  # of an image that the CNN can read
+
+
+@dataclass(frozen=True)
+class InputForm:
+    """The form of the samples seen in ``fit``."""
+
+    layout: str  # "vector", "hw", "chw" or "hwc"
+    shape: tuple[int, ...]  # (features,) or (channels, height, width)
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the samples are images."""
+        return self.layout != "vector"
+
+    @property
+    def n_features(self) -> int:
+        """Numbers in a sample."""
+        return prod(self.shape)
+
+    @property
+    def user_shape(self) -> tuple[int, ...]:
+        """The shape of one sample as the user gave it."""
+        c, *rest = self.shape
+        return {"hw": tuple(rest), "hwc": (*rest, c)}.get(self.layout, self.shape)
+
+    @classmethod
+    def of(cls, X: np.ndarray) -> InputForm:
+        """The form of an array, found from its dimensions."""
+        if X.ndim == 2:
+            return cls("vector", X.shape[1:])
+        if X.ndim == 3:
+            return cls("hw", (1, *X.shape[1:]))
+        if X.ndim != 4:
+            raise ValueError(
+                f"X has {X.ndim} dimensions, shape {X.shape}; expected (n, features), or images as (n, h, w), "
+                "(n, c, h, w) or (n, h, w, c)"
+            )
+        first, last = X.shape[1] in CHANNELS, X.shape[3] in CHANNELS
+        if not first and not last:
+            raise ValueError(
+                f"X has shape {X.shape}, and neither its second nor its last axis has 1, 3 or 4 channels; "
+                "for other channel counts pass flattened vectors"
+            )
+        return cls("chw", X.shape[1:]) if first else cls("hwc", (X.shape[3], *X.shape[1:3]))
+
+    def to_matrix(self, X: np.ndarray) -> np.ndarray:
+        """(n, features) float32, contiguous; uint8 images are divided by 255."""
+        if X.shape[1:] != self.user_shape:
+            raise ValueError(
+                f"X has samples of shape {X.shape[1:]}, but the model was fitted on samples of shape {self.user_shape}"
+            )
+        scale = 255.0 if self.is_image and X.dtype == np.uint8 else 1.0
+        X = np.moveaxis(X, 3, 1) if self.layout == "hwc" else X
+        return np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32) / np.float32(scale)
+
+    def to_user(self, matrix: np.ndarray) -> np.ndarray:
+        """Samples, one a row, in the layout the user gave; any axes before the last are kept."""
+        images = matrix.reshape(*matrix.shape[:-1], *self.shape)
+        if self.layout == "hwc":
+            return np.moveaxis(images, -3, -1)
+        return images[..., 0, :, :] if self.layout == "hw" else images
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON-able values."""
+        return asdict(self)
+
+
+def as_array(X: Any) -> Any:
+    """X as a numpy array where it is a torch tensor, as a dense one where it is sparse, else as it is."""
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu().numpy()
+    return X.toarray() if scipy.sparse.issparse(X) else X
+
+
+def check_images(X: np.ndarray, any_value: bool) -> None:
+    """Raise unless X holds images of finite numbers in [0, 1], or uint8."""
+    if X.dtype == np.uint8:
+        return
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"X has dtype {X.dtype}; images must be numbers: floats in [0, 1] or uint8")
+    if not np.isfinite(X).all():
+        raise ValueError("X contains NaN or infinity; remove or fill such pixels first")
+    low, high = X.min(), X.max()
+    if not any_value and (low < 0 or high > 1):
+        raise ValueError(
+            f"X holds pixels from {low:g} to {high:g}; images must be uint8 or in [0, 1]. Scale them, or set "
+            "likelihood='gaussian' to model other ranges"
+        )
+
+
+def check_bernoulli(matrix: np.ndarray) -> None:
+    """Raise unless all values lie in [0, 1]."""
+    low, high = matrix.min(), matrix.max()
+    if low < 0 or high > 1:
+        raise ValueError(
+            f"likelihood='bernoulli' needs values in [0, 1], but X ranges from {low:g} to {high:g}; scale X, or use "
+            "likelihood='gaussian_learnt' (or 'auto')"
+        )

@@ -1,0 +1,529 @@
+"""TreeVAE: scikit-learn's words around the model. No math here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .data.arrays import SMALLEST_SIDE, InputForm, as_array, check_bernoulli, check_images
+from .model.likelihoods import LIKELIHOODS
+from .model.module import TreeVAEModule
+from .model.networks import NETWORKS, Architecture
+from .model.scoring import score_terms
+from .progress import Progress
+from .training import checkpoint
+from .training.engine import keep_memory, over
+from .training.events import Event, TreeChanged
+from .training.growing import Random, grow
+from .training.plan import LEAF_RULES, Plan, Stage
+from .tree import Tree
+
+SCORE_DRAWS = 10  # Monte Carlo draws behind every score
+
+
+class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """Hierarchical clustering with a Tree Variational Autoencoder.
+
+    Grows a binary tree of latent variables, one split after the other. Every sample travels from the root to a leaf
+    with learnt probabilities; each leaf is a cluster with a decoder of its own, so the model clusters, embeds, scores
+    and generates. Labels are never needed.
+
+    Parameters
+    ----------
+    n_leaves : int, default=10
+        Clusters to grow to. The tree may end with fewer: when nothing is left to split, or when leaves that win less
+        than 1 % of the samples are pruned.
+    max_depth : int, default=5
+        Edges from the root to the deepest leaf allowed, so at most ``2 ** max_depth`` leaves. The paper's "depth 6"
+        counts levels and is ``max_depth=5``.
+    latent_dim : int or sequence of int, default=8
+        Size of the embedding at every node, or one size for each of the ``max_depth + 1`` levels, root first. The
+        paper uses 8 for small grey images, 4 for text, 64 for colour images.
+    hidden_dim : int or sequence of int, default=128
+        Width of the hidden layers of routers, transformations and the bottom-up, or one for each of the
+        ``max_depth`` steps between levels, root first.
+    transformation_layers : int, default=1
+        Hidden layers of each transformation and each step of the bottom-up.
+    router_layers : int, default=2
+        Hidden layers of each router.
+    likelihood : {"auto", "bernoulli", "gaussian", "gaussian_learnt"}, default="auto"
+        How a leaf explains a sample. "bernoulli" is for values in [0, 1], "gaussian" is squared error (sigma = 1),
+        "gaussian_learnt" also learns the spread. "auto" takes "bernoulli" for grey images and for vectors in [0, 1],
+        "gaussian" for colour images and "gaussian_learnt" for all other vectors. Under both Gaussians the features of
+        vectors are standardised inside; scores, reconstructions and samples are in the units of X.
+    network : {"auto", "mlp", "deep_mlp", "cnn"}, default="auto"
+        Encoder and decoders. "auto" takes "cnn" for images and "mlp" for vectors. "deep_mlp" is the paper's network
+        for bag-of-words vectors.
+    tree : Tree, default=None
+        A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
+    leaf_rule : {"samples", "reconstruction", "elbo"}, default="samples"
+        Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), or the one
+        that adds most to the reconstruction loss or to the negative ELBO.
+    n_init : int, default=1
+        Candidates trained side by side for the first tree and for every split. The one with the lowest loss is kept,
+        leaving out those whose smaller child holds less than 5 % of the samples. 1 is the paper.
+    epochs : int, default=150
+        The one knob for time against quality: epochs of a growth stage. The other stages' epochs, the step of the
+        learning rate and the slope of the KL weight keep the paper's proportions to it.
+    batch_size : int, default=256
+        Samples in a training step; never more than a tenth of the samples, so that small data can be split too. A
+        leaf needs one batch of samples to be split.
+    device : str, default="auto"
+        "auto" takes a CUDA GPU if there is one, else the CPU; or any name torch knows.
+    random_state : int, RandomState instance or None, default=None
+        Seed of everything. The same seed gives, on the same machine's CPU, the same tree and labels to the bit.
+    verbose : bool, default=False
+        Show a progress bar with stage, epoch, ELBO terms and time left.
+
+    Attributes
+    ----------
+    tree_ : Tree
+        The grown tree; ``print(model.tree_)`` draws it. Cluster ``k`` is leaf ``tree_.leaves[k]``.
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training sample.
+    history_ : list of dict
+        All that happened in training, in order: ends of epochs with the ELBO's terms, chosen leaves, new trees, pruned
+        leaves. The key "event" says which.
+    module_ : TreeVAEModule
+        The torch module.
+    plan_ : Plan
+        The stages that were trained.
+    n_features_in_ : int
+        Numbers in a sample.
+    feature_names_in_ : ndarray of str
+        Names of the features, where X was a frame with string column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from treevae import TreeVAE
+    >>> X = load_digits().images / 16
+    >>> model = TreeVAE(n_leaves=4, epochs=2, random_state=0).fit(X)
+    >>> model.predict(X).shape
+    (1797,)
+    """
+
+    def __init__(
+        self,
+        n_leaves: int = 10,
+        *,
+        max_depth: int = 5,
+        latent_dim: int | Sequence[int] = 8,
+        hidden_dim: int | Sequence[int] = 128,
+        transformation_layers: int = 1,
+        router_layers: int = 2,
+        likelihood: str = "auto",
+        network: str = "auto",
+        tree: Tree | None = None,
+        leaf_rule: str = "samples",
+        n_init: int = 1,
+        epochs: int = 150,
+        batch_size: int = 256,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_leaves = n_leaves
+        self.max_depth = max_depth
+        self.latent_dim = latent_dim
+        self.hidden_dim = hidden_dim
+        self.transformation_layers = transformation_layers
+        self.router_layers = router_layers
+        self.likelihood = likelihood
+        self.network = network
+        self.tree = tree
+        self.leaf_rule = leaf_rule
+        self.n_init = n_init
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- fitting ------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> TreeVAE:
+        """Grow the tree on X and return self.
+
+        Parameters
+        ----------
+        X : array-like, torch tensor, pandas frame or scipy sparse matrix of shape (n_samples, n_features); or images
+            Images are (n, h, w), (n, c, h, w) or (n, h, w, c), in [0, 1] or uint8. Sparse matrices are made dense.
+        y : ignored
+            Present for scikit-learn's sake.
+        """
+        self._check_parameters()
+        X, form = self._read(X)
+        self._form, self._arch = form, self._architecture(form, X)
+        self._shift, self._scale = _standardiser(form, self._arch.likelihood, X)
+        x = self._tensor(X)
+        self._check_samples(x)
+        batch_size = max(2, min(self.batch_size, len(x) // 10))
+        plan = Plan.paper(self.epochs, self.n_leaves, batch_size, self.n_init, self.leaf_rule)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+
+        history: list[dict[str, Any]] = []
+        module: TreeVAEModule | None = None
+        keep_memory()
+        with Progress(self.verbose) as progress:
+            try:
+                for event in grow(self._arch, x, plan, Random.from_seed(seed, x.device), self.tree):
+                    progress.show(event)
+                    history.append(_record(event))
+                    if isinstance(event, TreeChanged):
+                        module = event.module
+            except KeyboardInterrupt:
+                if module is not None:
+                    self._keep(module, plan, history, x)
+                    progress.say(f"Interrupted: the tree of {len(module.tree.leaves)} leaves grown so far is kept.")
+                raise
+        assert module is not None
+        self._keep(module, plan, history, x)
+        return self
+
+    def _keep(self, module: TreeVAEModule, plan: Plan, history: list[dict[str, Any]], x: torch.Tensor) -> None:
+        """Store what was fitted."""
+        self.module_, self.plan_, self.history_ = module.eval(), plan, history
+        self.labels_ = over(module, x, module.reach).argmax(1).cpu().numpy()
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    @property
+    def tree_(self) -> Tree:
+        """The grown tree."""
+        check_is_fitted(self)
+        return self.module_.tree
+
+    def predict(self, X: Any, level: int | None = None, n_groups: int | None = None) -> np.ndarray:
+        """The cluster of each sample: its most probable leaf, numbered from left to right.
+
+        Parameters
+        ----------
+        X : samples as in :meth:`fit`
+        level : int, optional
+            Cut the tree at this depth: samples whose leaves share an ancestor there are one group.
+        n_groups : int, optional
+            Cut the tree into this many groups instead, by undoing its last splits.
+        """
+        leaf = self._ask(X, lambda x: self.module_.reach(x).argmax(1))
+        return self._groups(level, n_groups)[leaf]
+
+    def predict_proba(self, X: Any, level: int | None = None, n_groups: int | None = None) -> np.ndarray:
+        """The probability of each cluster, (n_samples, n_clusters); cut as in :meth:`predict`."""
+        reach = self._ask(X, lambda x: self.module_.reach(x))
+        groups = self._groups(level, n_groups)
+        return reach @ np.eye(groups.max() + 1, dtype=reach.dtype)[groups]
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The embedding of each sample, (n_samples, latent_dim): the posterior mean of the root's latent.
+
+        The root alone has seen no split, so that all samples stand in one space.
+        """
+        return self._ask(X, lambda x: self.module_.embed(x))
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The ELBO of each sample in nats, a lower bound of log p(x), from 10 Monte Carlo draws.
+
+        The draws depend on the sample alone, so the score of a sample is the same in any company.
+        """
+        elbo = self._ask(X, lambda x: score_terms(self.module_, x, SCORE_DRAWS).elbo)
+        return elbo - np.log(self._scale).sum(dtype=np.float64).astype(np.float32)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean ELBO of the samples in nats; higher is better."""
+        return float(self.score_samples(X).mean(dtype=np.float64))
+
+    def reconstruct(self, X: Any, path: str = "best") -> np.ndarray:
+        """The model's idea of each sample, in the form and units of X.
+
+        Parameters
+        ----------
+        X : samples as in :meth:`fit`
+        path : {"best", "all"}, default="best"
+            "best" follows each sample's most probable path and runs one decoder for it; "all" runs every decoder and
+            weighs the results by the probabilities of the leaves.
+        """
+        check_is_fitted(self)
+        if path not in ("best", "all"):
+            raise ValueError(f"path={path!r}; allowed are 'best' (one decoder a sample) and 'all'")
+        ask = self.module_.reconstruct_best if path == "best" else self.module_.reconstruct
+        return self._to_user(self._ask(X, ask))
+
+    def sample(self, n: int = 1, leaf: int | None = None, random_state: Any = None) -> np.ndarray:
+        """New samples from the model, in the form and units of X.
+
+        Each is the expected value at a draw of the latents: pictures come without pixel noise.
+
+        Parameters
+        ----------
+        n : int, default=1
+            How many.
+        leaf : int, optional
+            The cluster to sample from, as numbered by :meth:`predict`; by default the routers of the generative model
+            choose.
+        random_state : int, RandomState instance or None
+            Where the draws come from; by default the estimator's own ``random_state``.
+        """
+        check_is_fitted(self)
+        node = None if leaf is None else self._node_of(leaf)
+        with torch.no_grad():
+            drawn = self.module_.generate(_positive("n", n), self._generator(random_state), node)
+        return self._to_user(drawn.cpu().numpy())
+
+    def sample_all_leaves(self, n: int = 1, random_state: Any = None) -> np.ndarray:
+        """New samples, each decoded by every leaf: (n, n_leaves, ...) in the form and units of X.
+
+        A row shows what the leaves make of one draw of the root.
+        """
+        check_is_fitted(self)
+        with torch.no_grad():
+            drawn = self.module_.generate_all(_positive("n", n), self._generator(random_state))
+        return self._to_user(drawn.cpu().numpy())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one safetensors file; :func:`treevae.load` reads it back."""
+        check_is_fitted(self)
+        about = {
+            "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
+            "architecture": self._arch.to_dict(),
+            "tree": self.tree_.to_json(),
+            "form": self._form.to_dict(),
+            "plan": asdict(self.plan_),
+            "history": self.history_,
+            "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
+        }
+        tensors = {f"module.{name}": value for name, value in self.module_.state_dict().items()}
+        tensors |= {name: torch.from_numpy(getattr(self, name)) for name in ("labels_", "_shift", "_scale")}
+        checkpoint.write(path, about, tensors)
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _ask(self, X: Any, question: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+        """The answer of the module, in eval mode, for all samples."""
+        check_is_fitted(self)
+        X, _ = self._read(X, reset=False)
+        return over(self.module_, self._tensor(X), question).cpu().numpy()
+
+    def _read(self, X: Any, reset: bool = True) -> tuple[np.ndarray, InputForm]:
+        """X as a checked (n, features) matrix, and its form."""
+        X = as_array(X)
+        if np.ndim(X) > 2:
+            X = np.asarray(X)
+            check_images(X, any_value=self.likelihood.startswith("gaussian"))
+            form = InputForm.of(X) if reset else self._form
+            if reset:
+                self.n_features_in_ = form.n_features
+                if len(X) < 2:
+                    raise ValueError(f"X has {len(X)} sample(s), n_samples={len(X)}; at least 2 are needed")
+            return form.to_matrix(X), form
+        if not reset and self._form.is_image:
+            raise ValueError(
+                f"X has shape {np.shape(X)}, but the model was fitted on images of shape {self._form.user_shape}"
+            )
+        X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
+        return X, InputForm.of(X)
+
+    def _tensor(self, X: np.ndarray) -> torch.Tensor:
+        """The samples as the model sees them, on its device."""
+        with np.errstate(over="ignore"):
+            x = ((X - self._shift) / self._scale).astype(np.float32)
+        if not np.isfinite(x).all():
+            raise ValueError("X holds values that overflow float32 once standardised; rescale or clip them")
+        if self._arch.likelihood == "bernoulli":
+            check_bernoulli(x)
+        return torch.from_numpy(x).to(self._device())
+
+    def _to_user(self, matrix: np.ndarray) -> np.ndarray:
+        return self._form.to_user((matrix * self._scale + self._shift).astype(np.float32))
+
+    def _groups(self, level: int | None, n_groups: int | None) -> np.ndarray:
+        """The group of each leaf, from left to right, after a cut."""
+        tree = self.tree_
+        if level is not None and n_groups is not None:
+            raise ValueError(f"level={level} and n_groups={n_groups} are two ways to cut the tree; give one of them")
+        if level is None and n_groups is None:
+            return np.arange(len(tree.leaves))
+        tops = tree.cut(level) if level is not None else tree.groups(n_groups)  # type: ignore[arg-type]
+        group = {leaf: g for g, top in enumerate(tops) for leaf in tree.leaves_below(top)}
+        return np.array([group[leaf] for leaf in tree.leaves])
+
+    def _node_of(self, leaf: int) -> int:
+        n = len(self.tree_.leaves)
+        if not isinstance(leaf, Integral) or not 0 <= leaf < n:
+            raise ValueError(f"leaf={leaf!r}; the clusters are numbered 0 to {n - 1}")
+        return self.tree_.leaves[int(leaf)]
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
+
+    def _generator(self, random_state: Any) -> torch.Generator:
+        chance = check_random_state(self.random_state if random_state is None else random_state)
+        return torch.Generator(self._device()).manual_seed(int(chance.randint(2**31 - 1)))
+
+    def _architecture(self, form: InputForm, X: np.ndarray) -> Architecture:
+        """The networks' shapes for this data."""
+        likelihood, network = self.likelihood, self.network
+        if likelihood == "auto":
+            in_unit = X.min() >= 0 and X.max() <= 1
+            if form.is_image:
+                likelihood = "bernoulli" if form.shape[0] == 1 else "gaussian"
+            else:
+                likelihood = "bernoulli" if in_unit else "gaussian_learnt"
+        if network == "auto":
+            network = "cnn" if form.is_image else "mlp"
+        if network == "cnn":
+            if not form.is_image:
+                raise ValueError(f"network='cnn' needs images, (n, h, w) or with channels; X has shape {X.shape}")
+            if min(form.shape[1:]) < SMALLEST_SIDE:
+                raise ValueError(
+                    f"network='cnn' needs images of at least {SMALLEST_SIDE} pixels a side, X has images of shape "
+                    f"{form.user_shape}; use network='mlp'"
+                )
+        return Architecture(
+            form.shape,
+            network,
+            likelihood,
+            _per_level("latent_dim", self.latent_dim, self.max_depth + 1),
+            _per_level("hidden_dim", self.hidden_dim, self.max_depth),
+            self.transformation_layers,
+            self.router_layers,
+        )
+
+    def _check_parameters(self) -> None:
+        for name in (
+            "n_leaves",
+            "max_depth",
+            "transformation_layers",
+            "router_layers",
+            "n_init",
+            "epochs",
+            "batch_size",
+        ):
+            _positive(name, getattr(self, name))
+        for name, allowed in (
+            ("likelihood", ("auto", *LIKELIHOODS)),
+            ("network", ("auto", *NETWORKS)),
+            ("leaf_rule", LEAF_RULES),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name}={getattr(self, name)!r}; allowed are {', '.join(map(repr, allowed))}")
+        if self.tree is not None:
+            if not isinstance(self.tree, Tree):
+                raise ValueError(f"tree={self.tree!r} must be a treevae.Tree or None")
+            if self.tree.height > self.max_depth:
+                raise ValueError(
+                    f"tree has height {self.tree.height}, but max_depth={self.max_depth}; raise max_depth to at least "
+                    "the height"
+                )
+        elif not 2 <= self.n_leaves <= 2**self.max_depth:
+            raise ValueError(
+                f"n_leaves={self.n_leaves} does not fit: a tree has at least 2 leaves, and with "
+                f"max_depth={self.max_depth} at most {2**self.max_depth}; raise max_depth for more"
+            )
+        if self.batch_size < 2:
+            raise ValueError(f"batch_size={self.batch_size} must be at least 2: batch norm needs two samples")
+
+    @staticmethod
+    def _check_samples(x: torch.Tensor) -> None:
+        if bool((x == x[0]).all()):
+            raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        tags.non_deterministic = False
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._arch.latent_dims[0]
+
+
+def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
+    """The fitted model that :meth:`TreeVAE.save` wrote, on a device ("auto": a CUDA GPU if there is one).
+
+    Raises
+    ------
+    ModelFileError
+        The file is foreign, cut short, inconsistent, or was written by a newer treevae. Loading never runs code.
+    """
+    about, tensors = checkpoint.read(path)
+    try:
+        return _restore(about, tensors, device)
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        raise checkpoint.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
+
+
+def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: str) -> TreeVAE:
+    """A fitted model from what its file says."""
+    parameters = dict(about["parameters"])
+    if parameters["tree"] is not None:
+        parameters["tree"] = Tree.from_json(parameters["tree"])
+    model = TreeVAE(**parameters | {"device": device})
+    model._arch = checkpoint.rebuild(Architecture, about["architecture"])
+    model._form = checkpoint.rebuild(InputForm, about["form"])
+    stages = {name: checkpoint.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
+    model.plan_, model.history_ = checkpoint.rebuild(Plan, about["plan"] | stages), about["history"]
+    for name in ("labels_", "_shift", "_scale"):
+        setattr(model, name, tensors.pop(name).numpy())
+    model.n_features_in_ = model._form.n_features
+    if about["feature_names"]:
+        model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+    module = TreeVAEModule(model._arch, [Tree.from_json(about["tree"])], torch.Generator())
+    module.load_state_dict({name.removeprefix("module."): value for name, value in tensors.items()})
+    model.module_ = module.to(model._device()).eval()
+    return model
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as a JSON-able value; a RandomState cannot be written and becomes None."""
+    if isinstance(value, Tree):
+        return value.to_json()
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, tuple | np.ndarray) else value
+
+
+def _standardiser(form: InputForm, likelihood: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What to subtract from, and divide by, the features of vectors under a Gaussian; images are left alone."""
+    if form.is_image or likelihood == "bernoulli":
+        return np.zeros(1), np.ones(1)
+    spread = X.std(axis=0)
+    return X.mean(axis=0), np.where(spread > 0, spread, 1.0)
+
+
+def _per_level(name: str, value: int | Sequence[int], n: int) -> tuple[int, ...]:
+    if isinstance(value, Integral):
+        return (_positive(name, int(value)),) * n
+    sizes = tuple(_positive(name, v) for v in value)
+    if len(sizes) != n:
+        raise ValueError(f"{name}={value!r} has {len(sizes)} sizes; give one number, or {n} of them for this max_depth")
+    return sizes
+
+
+def _positive(name: str, value: Any) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+    return int(value)
+
+
+def _record(event: Event) -> dict[str, Any]:
+    """An event as a JSON-able dict."""
+    if isinstance(event, TreeChanged):
+        return {"event": "TreeChanged", "tree": event.tree.to_json()}
+    return {"event": type(event).__name__, **asdict(event)}

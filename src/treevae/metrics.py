@@ -1,0 +1,117 @@
+"""How well leaves, and the tree above them, agree with known classes.
+
+Labels are used here and only here: nothing in training sees them. Every score is a float from 0 to 1, higher is better.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linear_sum_assignment
+from scipy.special import entr
+
+from treevae.tree import Tree
+
+
+def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None) -> np.ndarray:
+    """The number of samples of each class in each leaf, integers of shape (leaves, classes).
+
+    Parameters
+    ----------
+    leaf_index : one integer a sample
+        The position of the sample's leaf, from 0.
+    y : one label a sample
+        Integers or strings; the columns are the classes in sorted order.
+    n_leaves : optional
+        How many rows to return; by default up to the last leaf that holds a sample.
+    """
+    leaf, label = np.asarray(leaf_index), np.asarray(y)
+    if leaf.ndim != 1 or label.ndim != 1:
+        raise ValueError(f"leaf_index has shape {leaf.shape} and y {label.shape}; pass one leaf and one label a sample")
+    if len(leaf) != len(label):
+        raise ValueError(f"leaf_index has {len(leaf)} samples and y has {len(label)}; pass one label for each sample")
+    if not len(leaf):
+        raise ValueError("leaf_index and y are empty; pass at least one sample")
+    if not np.issubdtype(leaf.dtype, np.integer):
+        raise ValueError(f"leaf_index has dtype {leaf.dtype}; pass integers, the position of each sample's leaf")
+    n_rows = int(leaf.max()) + 1 if n_leaves is None else n_leaves
+    outside = np.flatnonzero((leaf < 0) | (leaf >= n_rows))
+    if len(outside):
+        allowed = "at least 0" if n_leaves is None else f"0 to {n_leaves - 1}, as there are {n_leaves} leaves"
+        found = f"leaf_index[{outside[0]}]={leaf[outside[0]]}"
+        raise ValueError(f"{found} must be {allowed}; pass positions from left to right, not node numbers")
+    classes, column = np.unique(label, return_inverse=True)
+    cell = leaf.astype(np.intp) * len(classes) + column
+    return np.bincount(cell, minlength=n_rows * len(classes)).reshape(n_rows, len(classes))
+
+
+def dendrogram_purity(tree: Tree | np.ndarray, leaf_index: ArrayLike, y: ArrayLike) -> float:
+    """The mean share of a pair's class under the pair's lowest common ancestor, over all pairs of one class.
+
+    Two samples in one leaf meet at that leaf. Exact, in time proportional to nodes × classes: pairs are counted, not
+    visited.
+
+    Parameters
+    ----------
+    tree
+        A :class:`~treevae.tree.Tree`, or a scipy linkage matrix such as Ward's.
+    leaf_index : one integer a sample
+        The position of the sample's leaf in ``tree.leaves``, or its observation in the linkage matrix: ``np.arange(n)``
+        where each sample is an observation.
+    y : one label a sample
+        Integers or strings.
+    """
+    left, right = _merges(tree)
+    n_leaves = len(left) + 1
+    in_leaves = contingency(leaf_index, y, n_leaves)
+    under = np.concatenate([in_leaves, np.zeros((len(left), in_leaves.shape[1]), dtype=in_leaves.dtype)])
+    for node, (a, b) in enumerate(zip(left, right, strict=True), start=n_leaves):
+        under[node] = under[a] + under[b]
+    # Pairs of one class that meet at a node. At a merge, C(a + b, 2) - C(a, 2) - C(b, 2) = a b.
+    pairs = np.concatenate([in_leaves * (in_leaves - 1) // 2, under[left] * under[right]])
+    if not pairs.any():
+        raise ValueError("no class in y has two samples, so there are no pairs and dendrogram purity is undefined")
+    share = under / np.maximum(under.sum(axis=1, keepdims=True), 1)  # an empty node has no pairs
+    return float((pairs * share).sum() / pairs.sum())
+
+
+def leaf_purity(leaf_index: ArrayLike, y: ArrayLike) -> float:
+    """The share of samples that belong to the largest class of their leaf."""
+    counts = contingency(leaf_index, y)
+    return float(counts.max(axis=1).sum() / counts.sum())
+
+
+def accuracy(leaf_index: ArrayLike, y: ArrayLike) -> float:
+    """The share of samples whose leaf is matched to their class, one leaf to one class, in the best such matching.
+
+    With more leaves than classes, or fewer, those left over match nothing.
+    """
+    counts = contingency(leaf_index, y)
+    return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / counts.sum())
+
+
+def nmi(leaf_index: ArrayLike, y: ArrayLike) -> float:
+    """The mutual information of leaf and class over the mean of their entropies; 1 if both are constant."""
+    p = contingency(leaf_index, y)
+    p = p / p.sum()
+    entropies = entr(p.sum(axis=0)).sum() + entr(p.sum(axis=1)).sum()
+    if entropies == 0:
+        return 1.0
+    # I = H(leaf) + H(class) - H(leaf, class); rounding may leave [0, 1]
+    return float(np.clip(2 * (1 - entr(p).sum() / entropies), 0, 1))
+
+
+def _merges(tree: Tree | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The left and the right cluster of every merge, children before parents, numbered as in a linkage matrix."""
+    linkage = tree.to_linkage() if isinstance(tree, Tree) else tree
+    if not isinstance(linkage, np.ndarray) or linkage.ndim != 2 or linkage.shape[1] != 4:
+        got = getattr(linkage, "shape", type(linkage).__name__)
+        raise ValueError(f"tree is {got}; pass a Tree or a scipy linkage matrix, an array of shape (n - 1, 4)")
+    merged = linkage[:, :2]
+    made = len(linkage) + 1 + np.arange(len(linkage))  # the number of the cluster that each row makes
+    once = np.array_equal(np.sort(merged, axis=None), np.arange(2 * len(linkage)))
+    if not once or (merged >= made[:, None]).any():
+        raise ValueError(
+            "tree is no linkage matrix; each cluster must be merged once, in a row after the one it came from"
+        )
+    return merged[:, 0].astype(np.intp), merged[:, 1].astype(np.intp)

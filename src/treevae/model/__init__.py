@@ -1,0 +1,1 @@
+"""The paper's model: networks, descent, ELBO. Nothing here knows how it is trained."""

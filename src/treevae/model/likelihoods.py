@@ -1,0 +1,68 @@
+"""log p(x | z_leaf) from what a decoder puts out.
+
+A likelihood says how many numbers a decoder owes for one feature (``outputs``), what they mean, and what the
+decoder's best guess of x is.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LEARNT_VARIANCE_FLOOR = 1e-3  # a constant feature would otherwise have an unbounded density
+
+
+class Bernoulli:
+    """Independent Bernoulli features given as logits; grey levels in [0, 1] are allowed, as in the paper."""
+
+    outputs = 1
+
+    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
+        """x log p + (1 - x) log(1 - p), summed over features: (node, batch)."""
+        return (x * output - F.softplus(output)).sum(-1)
+
+    def mean(self, output: Tensor) -> Tensor:
+        """The expected x."""
+        return output.sigmoid()
+
+
+class Gaussian:
+    """Independent Gaussian features with sigma = 1: squared error, as in the paper's colour images."""
+
+    outputs = 1
+
+    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
+        """-1/2 (x - mu)^2 - 1/2 log 2 pi, summed over features: (node, batch)."""
+        return -0.5 * ((x - output).square() + math.log(2 * math.pi)).sum(-1)
+
+    def mean(self, output: Tensor) -> Tensor:
+        """The expected x."""
+        return output
+
+
+class GaussianLearnt:
+    """Independent Gaussian features whose mean and variance are both put out by the decoder (section 2.2)."""
+
+    outputs = 2
+
+    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
+        """log N(x; mu, sigma^2), summed over features: (node, batch)."""
+        mean, raw = output.chunk(2, dim=-1)
+        variance = F.softplus(raw) + LEARNT_VARIANCE_FLOOR
+        return -0.5 * ((x - mean).square() / variance + torch.log(2 * math.pi * variance)).sum(-1)
+
+    def mean(self, output: Tensor) -> Tensor:
+        """The expected x."""
+        return output.chunk(2, dim=-1)[0]
+
+
+Likelihood = Bernoulli | Gaussian | GaussianLearnt
+
+LIKELIHOODS: dict[str, Likelihood] = {
+    "bernoulli": Bernoulli(),
+    "gaussian": Gaussian(),
+    "gaussian_learnt": GaussianLearnt(),
+}

@@ -1,0 +1,172 @@
+"""TreeVAEModule: a tree and its networks; what can be asked of them, and how they grow and shrink."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..tree import Tree
+from . import descent
+from .elbo import ElboTerms
+from .layout import Layout, NodeKey
+from .networks import Architecture, BottomUp
+from .nodes import Make, Nodes, Rows, copied_networks, new_networks
+from .stack import gather
+from .subtree import FrozenPath, Subtree
+
+
+class TreeVAEModule(nn.Module):
+    """A TreeVAE as a torch module.
+
+    It usually holds one tree. While several candidates for a first tree compete it holds them all, side by side and
+    without any shared parameter, and :meth:`candidate` takes one out.
+
+    Parameters
+    ----------
+    arch : Architecture
+        The shapes of all networks.
+    trees : sequence of Tree
+        The tree, or the candidates.
+    generator : torch.Generator
+        Where the first weights come from.
+    """
+
+    def __init__(self, arch: Architecture, trees: Sequence[Tree], generator: torch.Generator) -> None:
+        super().__init__()
+        self.arch = arch
+        self.bottom_up = BottomUp(arch, len(trees), generator)
+        self._plant(trees, new_networks(arch, self.bottom_up.d_dims, generator))
+
+    @property
+    def tree(self) -> Tree:
+        """The tree of a module that holds one."""
+        (tree,) = self.nodes.layout.trees
+        return tree
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def d(self, x: Tensor) -> list[Tensor]:
+        """The bottom-up's d of every depth, each (tree, batch, hidden), for x of shape (batch, features)."""
+        return self.bottom_up(x.expand(len(self.nodes.layout.trees), *x.shape))
+
+    def elbo(self, x: Tensor, noise: Sequence[Tensor], samples: int = 1) -> ElboTerms:
+        """The ELBO's terms, each (tree, batch); ``noise`` as :func:`descent.noise_for` draws it."""
+        return descent.elbo(self.nodes, descent.infer(self.nodes, self.d(x), noise, samples), x)
+
+    def reach(self, x: Tensor) -> Tensor:
+        """q(leaf | x) of the leaves from left to right, tree after tree: (batch, leaf). Runs no decoder."""
+        log_reach = descent.route(self.nodes, self.d(x)).log_reach
+        return log_reach[self.nodes.layout.shown_rows].exp().T
+
+    def embed(self, x: Tensor) -> Tensor:
+        """The posterior mean of the root's z: (batch, latent)."""
+        path = self.path_to(0)
+        return path.sample(path.heads(self.d(x)))[0]
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        """The expected x given all leaves' posterior means, weighted by their reach: (batch, features)."""
+        found = descent.infer(self.nodes, self.d(x), noise=None)
+        means = descent.decode(self.nodes, found.z, self.arch.likelihood_model.mean)
+        reach = found.routing.log_reach[self.nodes.layout.leaf_rows].exp()
+        return torch.einsum("lb,lbf->bf", reach, means)
+
+    def reconstruct_best(self, x: Tensor) -> Tensor:
+        """The expected x given the most probable leaf's posterior mean; each sample sees one path and one decoder."""
+        d = self.d(x)
+
+        def z_at(leaf: int, rows: Tensor) -> Tensor:
+            path = self.path_to(leaf)
+            return path.sample(path.heads([at[:, rows] for at in d]))
+
+        reach = descent.route(self.nodes, d).log_reach[self.nodes.layout.leaf_rows]
+        return self._decode_each(reach.argmax(0), z_at)
+
+    def generate(self, n: int, generator: torch.Generator, leaf: int | None = None) -> Tensor:
+        """The expected x of n draws from the prior: (n, features).
+
+        Each draw goes down the tree as the prior routers decide. With a ``leaf`` (a node) only draws that end there
+        are wanted: n of 64 n draws are taken, in proportion to the probability that the routers send them there.
+        """
+        layout, draws = self.nodes.layout, n if leaf is None else 64 * n
+        z = descent.generate(self.nodes, descent.noise_for(self.nodes, draws, generator))
+        log_reach = descent.prior_log_reach(self.nodes, z)[layout.leaf_rows]  # (leaf, draws)
+        if leaf is None:
+            taken = torch.arange(n, device=log_reach.device)
+            where = torch.multinomial(log_reach.exp().T, 1, generator=generator).squeeze(1)
+        else:
+            i = layout.leaves.index(NodeKey(0, leaf))
+            taken = torch.multinomial(log_reach[i].softmax(0), n, generator=generator)
+            where = torch.full_like(taken, i)
+        return self._decode_each(where, lambda node, rows: self._z_of(z, node)[:, taken[rows]])
+
+    def generate_all(self, n: int, generator: torch.Generator) -> Tensor:
+        """The expected x of n draws of the root, each sent to every leaf, from left to right: (n, leaf, features)."""
+        z = descent.generate(self.nodes, descent.noise_for(self.nodes, n, generator))
+        means = descent.decode(self.nodes, z, self.arch.likelihood_model.mean)
+        return means[self.nodes.layout.shown_leaves].transpose(0, 1)
+
+    def _decode_each(self, where: Tensor, z_at: Callable[[int, Tensor], Tensor]) -> Tensor:
+        """The expected x of samples that stand at one leaf each; only the decoders that are needed run.
+
+        ``where`` holds each sample's leaf, as its place in the layout; ``z_at(leaf, rows)`` the z of some samples there.
+        """
+        rows_of, leaves = self.nodes.rows()["decoder"], self.nodes.layout.leaves
+        like = self.nodes.layout.path
+        result = torch.empty(len(where), math.prod(self.arch.input_shape), device=like.device, dtype=like.dtype)
+        for i in where.unique().tolist():
+            rows = (where == i).nonzero().squeeze(1)
+            decoder = gather([rows_of[leaves[i]]]).eval()
+            result[rows] = self.arch.likelihood_model.mean(decoder(z_at(leaves[i].node, rows)))[0]
+        return result
+
+    def _z_of(self, z: Sequence[Tensor], node: int) -> Tensor:
+        """The z of one node, (1, batch, latent), out of all levels'."""
+        depth = self.tree.depth(node)
+        place = self.nodes.layout.levels[depth].index(NodeKey(0, node))
+        return z[depth][place : place + 1]
+
+    # -- growing and shrinking ------------------------------------------------------------------------------------
+
+    def candidate(self, r: int) -> TreeVAEModule:
+        """A module with the r-th tree alone."""
+        module = TreeVAEModule.__new__(TreeVAEModule)
+        nn.Module.__init__(module)
+        module.arch = self.arch
+        module.bottom_up = self.bottom_up.candidate(r)
+        rows = {
+            kind: {NodeKey(0, key.node): row for key, row in of_kind.items() if key.tree == r}
+            for kind, of_kind in self.nodes.rows().items()
+        }
+        module._plant([self.nodes.layout.trees[r]], copied_networks(rows))
+        return module.train(self.training)
+
+    def attach(self, subtree: Subtree, candidate: int = 0) -> None:
+        """Put a trained subtree in the place of its leaf; the leaf's decoder goes."""
+        leaf, tree = subtree.leaf, self.tree.split(subtree.leaf)
+        place = dict(zip((0, 1, 2), (leaf, *tree.children(leaf)), strict=True))
+        rows = {
+            kind: self.nodes.rows()[kind]
+            | {NodeKey(0, place[key.node]): row for key, row in of_kind.items() if key.tree == candidate}
+            for kind, of_kind in subtree.nodes.rows().items()
+        }
+        self._replant(tree, rows)
+
+    def prune(self, leaf: int) -> None:
+        """Remove a leaf and what led only to it."""
+        self._replant(self.tree.prune(leaf), self.nodes.rows())
+
+    def path_to(self, node: int) -> FrozenPath:
+        """What leads to a node, as it is now."""
+        return FrozenPath(self.nodes, node)
+
+    def _replant(self, tree: Tree, rows: Rows) -> None:
+        self._plant([tree], copied_networks(rows))
+        self.nodes.train(self.training)
+
+    def _plant(self, trees: Sequence[Tree], make: Make) -> None:
+        like = next(self.bottom_up.parameters())
+        nodes = Nodes(self.arch, self.bottom_up.d_dims, Layout(trees), make)
+        self.nodes = nodes.to(device=like.device, dtype=like.dtype)

@@ -1,0 +1,171 @@
+"""The networks of the paper (its appendix D.2), each written as for one node; stack.py runs many at once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from .likelihoods import LIKELIHOODS, Likelihood
+from .stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, apart, gather, together
+
+MLP_WIDTHS = {
+    "mlp": (128, 128),  # vectors of a table or an embedding
+    "deep_mlp": (512, 512, 256, 128),  # the paper's 20Newsgroups encoder
+}
+NETWORKS = (*MLP_WIDTHS, "cnn")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """All that fixes the shapes of a model's networks, as plain numbers and words."""
+
+    input_shape: tuple[int, ...]  # (features,) or (channels, height, width)
+    network: str  # one of NETWORKS
+    likelihood: str  # one of LIKELIHOODS
+    latent_dims: tuple[int, ...]  # of z at depth 0, 1, …: one for each level
+    hidden_dims: tuple[int, ...]  # of d, routers and transformations that start at depth 0, 1, …: one less
+    transformation_layers: int = 1  # hidden layers of a transformation and of a step of the bottom-up
+    router_layers: int = 2
+
+    def __post_init__(self) -> None:
+        if len(self.hidden_dims) != len(self.latent_dims) - 1:
+            raise ValueError(
+                f"{len(self.latent_dims)} latent_dims need {len(self.latent_dims) - 1} hidden_dims, one for each step "
+                f"between levels; got {len(self.hidden_dims)}: {self.hidden_dims}"
+            )
+
+    @property
+    def n_levels(self) -> int:
+        """How many levels of latents a tree may have."""
+        return len(self.latent_dims)
+
+    @property
+    def likelihood_model(self) -> Likelihood:
+        """log p(x | z), by its name."""
+        return LIKELIHOODS[self.likelihood]
+
+    def to_dict(self) -> dict[str, object]:
+        """The fields as JSON-able values."""
+        return asdict(self)
+
+
+class Mlp(NodeStack):
+    """Hidden dense layers, then a linear head if ``n_out`` is given."""
+
+    def __init__(
+        self, n: int, n_in: int, widths: Sequence[int], generator: torch.Generator, n_out: int | None = None
+    ) -> None:
+        super().__init__(n)
+        sizes = [n_in, *widths]
+        self.hidden = nn.Sequential(*(Dense(n, a, b, generator) for a, b in zip(sizes, sizes[1:], strict=False)))
+        self.head = None if n_out is None else Linear(n, sizes[-1], n_out, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.hidden(x)
+        return hidden if self.head is None else self.head(hidden)
+
+
+class CnnEncoder(NodeStack):
+    """Convolutions that halve the image until a side is at most 3: 28 -> 13 -> 6 -> 2 for the paper's MNIST."""
+
+    def __init__(self, n: int, input_shape: tuple[int, ...], generator: torch.Generator) -> None:
+        super().__init__(n)
+        channels, *sides = input_shape
+        self.shape = input_shape
+        layers = []
+        for width in cnn_widths(input_shape):
+            layers.append(Conv2d(n, channels, width, generator))
+            channels, sides = width, [(side - 3) // 2 + 1 for side in sides]
+        self.layers = nn.Sequential(*layers)
+        self.n_out = channels * prod(sides)
+
+    def forward(self, x: Tensor) -> Tensor:
+        images = together(x).unflatten(1, (self.n * self.shape[0], *self.shape[1:]))
+        return apart(self.layers(images), self.n)
+
+
+class CnnDecoder(NodeStack):
+    """A dense layer and transposed convolutions that double the image up to its side: 3 -> 7 -> 14 -> 28."""
+
+    def __init__(
+        self, n: int, latent: int, input_shape: tuple[int, ...], outputs: int, generator: torch.Generator
+    ) -> None:
+        super().__init__(n)
+        channels, height, width = input_shape
+        widths = cnn_widths(input_shape)[::-1]
+        sizes = [(height >> k, width >> k) for k in range(len(widths), -1, -1)]  # smallest first
+        self.first = (widths[0], *sizes[0])
+        self.dense = Dense(n, latent, prod(self.first), generator)
+        steps = zip(widths, [*widths[1:], outputs * channels], sizes[1:], strict=True)
+        self.layers = nn.Sequential(
+            *(
+                ConvTranspose2d(n, a, b, (size[0] % 2, size[1] % 2), generator, head=k == len(widths) - 1)
+                for k, (a, b, size) in enumerate(steps)
+            )
+        )
+
+    def forward(self, z: Tensor) -> Tensor:
+        images = together(self.dense(z)).unflatten(1, (self.n * self.first[0], *self.first[1:]))
+        return apart(self.layers(images), self.n)
+
+
+def cnn_widths(input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The channels of each layer of the CNN for images of this shape: 8, 16, 32 for 28x28."""
+    side, widths = min(input_shape[1:]), [8]
+    while (side := (side - 3) // 2 + 1) > 3:
+        widths.append(min(2 * widths[-1], 256))
+    return tuple(widths)
+
+
+def make_encoder(arch: Architecture, n: int, generator: torch.Generator) -> tuple[NodeStack, int]:
+    """The domain's encoder for n trees, and the size of its output, the deepest d."""
+    if arch.network == "cnn":
+        encoder = CnnEncoder(n, arch.input_shape, generator)
+        return encoder, encoder.n_out
+    widths = MLP_WIDTHS[arch.network]
+    return Mlp(n, prod(arch.input_shape), widths, generator), widths[-1]
+
+
+def make_decoder(arch: Architecture, n: int, depth: int, generator: torch.Generator) -> NodeStack:
+    """The decoders of n leaves of a depth: (leaf, batch, latent) -> (leaf, batch, outputs * features)."""
+    latent, outputs = arch.latent_dims[depth], arch.likelihood_model.outputs
+    if arch.network == "cnn":
+        return CnnDecoder(n, latent, arch.input_shape, outputs, generator)
+    widths = MLP_WIDTHS[arch.network][::-1]
+    return Mlp(n, latent, widths, generator, outputs * prod(arch.input_shape))
+
+
+class BottomUp(nn.Module):
+    """x -> d of every depth: the encoder gives the deepest, one MLP a step the others (eq. 10).
+
+    A node of depth k reads the k-th d from the root, however tall the tree is now.
+    """
+
+    def __init__(self, arch: Architecture, n_trees: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.encoder, size = make_encoder(arch, n_trees, generator)
+        self.d_dims = (*arch.hidden_dims, size)
+        steps = []
+        for hidden in reversed(arch.hidden_dims):
+            steps.append(Mlp(n_trees, size, [hidden] * arch.transformation_layers, generator))
+            size = hidden
+        self.steps = nn.ModuleList(steps)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """(tree, batch, features) -> d by depth, root first, each (tree, batch, hidden)."""
+        d = [self.encoder(x)]
+        for step in self.steps:
+            d.append(step(d[-1]))
+        return d[::-1]
+
+    def candidate(self, r: int) -> BottomUp:
+        """The bottom-up of the r-th tree alone."""
+        bottom_up = copy.copy(self)
+        bottom_up._modules = {"encoder": gather([(self.encoder, r)])}
+        bottom_up.steps = nn.ModuleList(gather([(step, r)]) for step in self.steps if isinstance(step, NodeStack))
+        return bottom_up

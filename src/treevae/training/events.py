@@ -1,0 +1,62 @@
+"""What training tells while it runs. Whoever listens decides what to show, keep or ignore."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..model.module import TreeVAEModule
+from ..tree import Tree
+
+
+@dataclass(frozen=True)
+class EpochEnded:
+    """Means over an epoch; the terms are in nats per sample, as the training saw them (a subtree's are its share)."""
+
+    stage: str
+    leaf: int | None  # the leaf whose children are trained, in a subtree stage
+    epoch: int  # from 1
+    epochs: int
+    kl_weight: float
+    learning_rate: float
+    reconstruction: float
+    kl_root: float
+    kl_nodes: float
+    kl_decisions: float
+    progress: float  # share of all expected work that is done, 0 to 1
+
+
+@dataclass(frozen=True)
+class LeafChosen:
+    """A leaf is about to be split."""
+
+    leaf: int
+    samples: int  # that its subtree will be trained on
+
+
+@dataclass(frozen=True)
+class CandidatesCompared:
+    """Several candidates were trained for a split; the best that did not collapse is kept."""
+
+    leaf: int | None  # None: the first tree
+    losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with
+    smaller_shares: tuple[float, ...]  # of the samples, for the smaller child
+    chosen: int
+
+
+@dataclass(frozen=True)
+class TreeChanged:
+    """The model has another tree; the module is whole and usable."""
+
+    module: TreeVAEModule
+    tree: Tree
+
+
+@dataclass(frozen=True)
+class LeafPruned:
+    """A leaf that won too few samples was removed."""
+
+    leaf: int
+    share: float
+
+
+Event = EpochEnded | LeafChosen | CandidatesCompared | TreeChanged | LeafPruned

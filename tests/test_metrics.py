@@ -1,0 +1,214 @@
+"""Clustering metrics against brute force, scikit-learn and examples worked by hand."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import combinations, permutations
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import ClusterNode, linkage, to_tree
+from sklearn.metrics import normalized_mutual_info_score
+from test_tree import no_deadline, trees
+
+from treevae.metrics import accuracy, contingency, dendrogram_purity, leaf_purity, nmi
+from treevae.tree import Tree
+
+ALL = (leaf_purity, accuracy, nmi)
+samples = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=16)
+
+
+def labelled(n_leaves: int) -> st.SearchStrategy[list[tuple[int, str]]]:
+    """Samples as pairs of leaf and class."""
+    return st.lists(st.tuples(st.integers(0, n_leaves - 1), st.sampled_from("abc")), min_size=1, max_size=16)
+
+
+def purity_over_pairs(paths: list[tuple[int, ...]], leaf_index: Sequence[int], y: Sequence[str]) -> float | None:
+    """Dendrogram purity as defined, pair by pair, None without pairs; ``paths[leaf]`` runs from the root."""
+    shares = []
+    for i, j in combinations(range(len(y)), 2):
+        if y[i] == y[j]:
+            ancestor = [a for a in paths[leaf_index[i]] if a in paths[leaf_index[j]]][-1]
+            below = [label for leaf, label in zip(leaf_index, y, strict=True) if ancestor in paths[leaf]]
+            shares.append(below.count(y[i]) / len(below))
+    return float(np.mean(shares)) if shares else None
+
+
+def check_purity(
+    tree: Tree | np.ndarray, paths: list[tuple[int, ...]], leaf_index: Sequence[int], y: Sequence[str]
+) -> None:
+    expected = purity_over_pairs(paths, leaf_index, y)
+    if expected is None:
+        with pytest.raises(ValueError, match="no class in y has two samples"):
+            dendrogram_purity(tree, leaf_index, y)
+    else:
+        assert dendrogram_purity(tree, leaf_index, y) == pytest.approx(expected, abs=1e-12)
+        assert 0 <= dendrogram_purity(tree, leaf_index, y) <= 1
+
+
+# -- dendrogram purity ------------------------------------------------------------------------------------------
+
+
+@no_deadline
+@given(trees, st.data())
+def test_dendrogram_purity_of_a_tree_is_the_mean_over_pairs(tree: Tree, data: st.DataObject) -> None:
+    leaf_index, y = zip(*data.draw(labelled(len(tree.leaves))), strict=True)
+    check_purity(tree, [tree.path(leaf) for leaf in tree.leaves], leaf_index, y)
+
+
+def paths_of(linkage_matrix: np.ndarray) -> list[tuple[int, ...]]:
+    """The path from the root to each observation, by scipy's own reading of the matrix."""
+    paths: dict[int, tuple[int, ...]] = {}
+
+    def descend(cluster: ClusterNode, above: tuple[int, ...]) -> None:
+        paths[cluster.id] = (*above, cluster.id)
+        if not cluster.is_leaf():
+            descend(cluster.left, paths[cluster.id])
+            descend(cluster.right, paths[cluster.id])
+
+    descend(to_tree(linkage_matrix), ())
+    return [paths[i] for i in range(len(linkage_matrix) + 1)]
+
+
+@no_deadline
+@given(st.integers(2, 16), st.sampled_from(["single", "average", "ward"]), st.integers(0, 2**32 - 1), st.data())
+def test_dendrogram_purity_of_a_linkage_is_that_mean_too(n: int, method: str, seed: int, data: st.DataObject) -> None:
+    matrix = linkage(np.random.default_rng(seed).normal(size=(n, 2)), method)
+    leaf_index, y = zip(*data.draw(labelled(n)), strict=True)
+    check_purity(matrix, paths_of(matrix), leaf_index, y)
+    own = data.draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n))  # one label an observation
+    check_purity(matrix, paths_of(matrix), range(n), own)
+
+
+def test_dendrogram_purity_by_hand() -> None:
+    tree = Tree({0: (1, 2), 1: (3, 4)})  # leaves 3, 4, 2
+    leaf_index, y = [0, 0, 1, 2, 2], ["a", "b", "a", "a", "b"]
+    # a: leaves 3 and 4 meet at node 1 (2 of 3 are a); 3 and 2, 4 and 2 at the root (3 of 5). b: at the root (2 of 5).
+    assert dendrogram_purity(tree, leaf_index, y) == pytest.approx((2 / 3 + 3 / 5 + 3 / 5 + 2 / 5) / 4)
+    assert dendrogram_purity(Tree(), [0, 0, 0], ["a", "a", "b"]) == pytest.approx(2 / 3)
+    assert dendrogram_purity(tree, [0, 0, 1, 2], ["a", "a", "a", "b"]) == 1.0
+
+
+def test_dendrogram_purity_of_ten_thousand_samples_is_fast() -> None:
+    """In a chain, sample j meets each earlier one where samples 0 to j come together, so the sum has a short form."""
+    n = 10_000
+    y = np.random.default_rng(0).integers(10, size=n)
+    rows = np.arange(n - 1)
+    chain = np.stack([np.where(rows == 0, 0, n + rows - 1), rows + 1, rows + 1, rows + 2], axis=1).astype(float)
+    earlier = (np.cumsum(np.eye(10)[y], axis=0) - 1)[np.arange(n), y]  # samples of one's class before oneself
+    expected = (earlier * (earlier + 1) / (np.arange(n) + 1)).sum() / earlier.sum()
+    start = perf_counter()
+    assert dendrogram_purity(chain, np.arange(n), y) == pytest.approx(expected)
+    assert perf_counter() - start < 2
+
+
+# -- flat clusterings -------------------------------------------------------------------------------------------
+
+
+@no_deadline
+@given(samples)
+def test_contingency_counts(pairs: list[tuple[int, int]]) -> None:
+    leaf_index, y = zip(*pairs, strict=True)
+    counts = contingency(leaf_index, y, n_leaves=6)
+    classes = sorted(set(y))
+    assert counts.shape == (6, len(classes))
+    assert counts.dtype.kind == "i"
+    assert {(i, c): counts[i, j] for i in range(6) for j, c in enumerate(classes) if counts[i, j]} == Counter(pairs)
+    np.testing.assert_array_equal(contingency(leaf_index, y), counts[: max(leaf_index) + 1])
+
+
+@no_deadline
+@given(samples)
+def test_leaf_purity_counts_each_leafs_majority(pairs: list[tuple[int, int]]) -> None:
+    leaf_index, y = zip(*pairs, strict=True)
+    majority = [max(Counter(c for other, c in pairs if other == leaf).values()) for leaf in set(leaf_index)]
+    assert leaf_purity(leaf_index, y) == pytest.approx(sum(majority) / len(pairs))
+
+
+@no_deadline
+@given(samples)
+def test_accuracy_is_that_of_the_best_permutation(pairs: list[tuple[int, int]]) -> None:
+    leaf_index, y = np.array(pairs).T
+    best = max(np.mean(np.array(class_of)[leaf_index] == y) for class_of in permutations(range(5)))
+    assert accuracy(leaf_index, y) == pytest.approx(best)
+
+
+@no_deadline
+@given(samples)
+def test_nmi_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    leaf_index, y = zip(*pairs, strict=True)
+    assert nmi(leaf_index, y) == pytest.approx(normalized_mutual_info_score(y, leaf_index), abs=1e-9)
+    assert 0 <= nmi(leaf_index, y) <= 1
+
+
+def test_flat_metrics_by_hand() -> None:
+    leaf_index, y = [0, 0, 0, 1, 1, 2], ["a", "a", "b", "b", "b", "b"]
+    np.testing.assert_array_equal(contingency(leaf_index, y), [[2, 1], [0, 2], [0, 1]])
+    assert leaf_purity(leaf_index, y) == pytest.approx(5 / 6)
+    assert accuracy(leaf_index, y) == pytest.approx(4 / 6)  # leaf 2 has no class left
+    assert accuracy([0, 0, 0, 0], ["a", "b", "b", "c"]) == pytest.approx(2 / 4)
+    assert nmi([0, 0, 1, 1], ["a", "b", "a", "b"]) == pytest.approx(0, abs=1e-12)
+    assert nmi([0, 0, 1, 1], ["a", "a", "a", "a"]) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_a_perfect_clustering_scores_one_whatever_the_names(metric: Callable[..., float]) -> None:
+    y = np.array(["cat", "dog", "dog", "eel", "cat"])
+    assert metric([7, 0, 0, 3, 7], y) == pytest.approx(1)
+    assert metric(np.zeros(3, dtype=np.uint8), ["cat"] * 3) == 1.0  # both constant
+    assert isinstance(metric([0, 1], [0, 1]), float)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("leaf_index", "y", "message"),
+    [
+        ([], [], "leaf_index and y are empty; pass at least one sample"),
+        ([0, 1], [0, 0, 0], "leaf_index has 2 samples and y has 3; pass one label for each sample"),
+        ([0, -1], [0, 0], r"leaf_index\[1\]=-1 must be at least 0"),
+        ([0.0, 1.0], [0, 0], "leaf_index has dtype float64; pass integers"),
+        ([True, False], [0, 0], "leaf_index has dtype bool; pass integers"),
+        ([0, 1], [[0, 1], [1, 0]], r"leaf_index has shape \(2,\) and y \(2, 2\); pass one leaf and one label a sample"),
+    ],
+)
+def test_samples_that_cannot_be_scored(leaf_index: list[Any], y: list[Any], message: str) -> None:
+    for metric in (contingency, *ALL):
+        with pytest.raises(ValueError, match=message):
+            metric(leaf_index, y)
+    with pytest.raises(ValueError, match=message.replace("at least 0", "0 to 1")):
+        dendrogram_purity(Tree({0: (1, 2)}), leaf_index, y)
+
+
+def test_leaves_out_of_range() -> None:
+    message = r"leaf_index\[1\]=2 must be 0 to 1, as there are 2 leaves; pass positions .* not node numbers"
+    with pytest.raises(ValueError, match=message):
+        contingency([0, 2], [0, 0], n_leaves=2)
+    with pytest.raises(ValueError, match=message):
+        dendrogram_purity(Tree({0: (1, 2)}), [1, 2], [0, 0])
+    with pytest.raises(ValueError, match=message):
+        dendrogram_purity(np.array([[0.0, 1, 1, 2]]), [1, 2], [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ("ward", "tree is str; pass a Tree or a scipy linkage matrix"),
+        (np.zeros((2, 3)), r"tree is \(2, 3\); pass a Tree or a scipy linkage matrix"),
+        (np.array([[0.0, 1, 1, 2], [0, 2, 2, 3]]), "each cluster must be merged once"),
+        (np.array([[0.0, 4, 1, 2], [1, 2, 2, 3], [3, 5, 3, 4]]), "in a row after the one it came from"),
+        (np.array([[0.0, 0.5, 1, 2]]), "each cluster must be merged once"),
+    ],
+)
+def test_trees_that_cannot_be_scored(tree: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dendrogram_purity(tree, [0, 1], [0, 0])
+
+
+def test_dendrogram_purity_without_pairs_is_undefined() -> None:
+    with pytest.raises(ValueError, match="no class in y has two samples, so there are no pairs"):
+        dendrogram_purity(Tree({0: (1, 2)}), [0, 1], ["a", "b"])
