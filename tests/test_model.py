@@ -1,8 +1,10 @@
 """The batched model against the recursive twin, in float64: values, gradients, running statistics."""
 
+from itertools import pairwise
+
 import pytest
 import torch
-from twin import Twin
+from twin import Twin, plain
 
 from treevae.model import descent
 from treevae.model.elbo import ElboTerms
@@ -60,8 +62,6 @@ def assert_same_networks(stack: NodeStack, row: int, twin: torch.nn.Module, what
     for (name, param), (_, source) in zip(own.named_parameters(), stack.named_parameters(), strict=True):
         param.grad = torch.zeros_like(param) if source.grad is None else source.grad[row : row + 1].clone()
         assert param.grad.shape == param.shape, name
-    from twin import plain
-
     mirror = plain(own, 0)
     for p, q in zip(mirror.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(p, q)
@@ -130,7 +130,7 @@ def test_reach_sums_to_one_and_follows_the_routers():
     expected = []
     for leaf in module.tree.leaves:
         path, probability = module.tree.path(leaf), torch.ones(BATCH).double()
-        for above, below in zip(path, path[1:], strict=False):
+        for above, below in pairwise(path):
             if len(module.tree.children(above)) == 2:
                 right = twin.nets["router_q"][above](d[module.tree.depth(above)])[:, 0].sigmoid()
                 probability = probability * (right if module.tree.children(above)[1] == below else 1 - right)

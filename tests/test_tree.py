@@ -349,8 +349,8 @@ FORK = Tree({0: (1, 2)})
     ("call", "message"),
     [
         (lambda: Tree({0: (1, 2, 3)}), r"node 0 has 3 children \(1, 2, 3\); a binary tree allows at most 2"),
-        (lambda: Tree({0: (1, -2)}), "node 0 has child -2; nodes are integers from 0"),
-        (lambda: Tree({0: (True, 2)}), "node 0 has child True; nodes are integers from 0"),
+        (lambda: Tree({0: (1, -2)}), "node 0 has child -2; children are numbered from 1"),
+        (lambda: Tree({0: (True, 2)}), "expected a whole number, found True"),
         (lambda: Tree({0: (1, 2), 2: (1, 3)}), "node 1 has two parents, 0 and 2"),
         (lambda: Tree({0: (1, 2), 7: (8, 9), 5: (6,)}), r"nodes \[5, 7\] cannot be reached from the root, node 0"),
         (lambda: Tree({0: (1, 2)}, 2), "n_created=2, but node 2 exists; it must be at least 3"),
@@ -372,13 +372,13 @@ FORK = Tree({0: (1, 2)})
         (lambda: Tree.from_json('{"children": [], "n_created": 1}'), "not a tree in JSON"),
         (lambda: Tree.from_json('{"children": {"0": 1}, "n_created": 3}'), "not a tree in JSON"),
         (lambda: Tree.from_json('{"children": {"a": [1]}, "n_created": 3}'), "'a'"),
-        (lambda: Tree.from_json('{"children": {"0": [1.0, 2]}, "n_created": 3}'), "node 0 has child 1.0"),
+        (lambda: Tree.from_json('{"children": {"0": [1.0, 2]}, "n_created": 3}'), "expected a whole number, found 1.0"),
         (
             lambda: Tree.from_json('{"children": {"0": ["1", 2]}, "n_created": 3}'),
-            "node 0 has child '1'; nodes are integers",
+            "expected a whole number, found '1'",
         ),
         (lambda: Tree.from_json('{"children": {}}'), r"expected the keys children and n_created, found \['children'\]"),
-        (lambda: Tree.from_json('{"children": {}, "n_created": "1"}'), "n_created"),
+        (lambda: Tree.from_json('{"children": {}, "n_created": "1"}'), "expected a whole number, found '1'"),
         (lambda: Tree.from_json('{"children": {"0": [1, 2]}, "n_created": 1}'), "n_created=1, but node 2 exists"),
     ],
 )

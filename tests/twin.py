@@ -1,4 +1,4 @@
-"""The oracle: TreeVAE as a recursion over nodes, one plain torch module per node, closed forms from torch.distributions.
+"""The oracle: TreeVAE as a recursion over nodes, a plain torch module per node, closed forms from torch.distributions.
 
 It is slow, obvious, and shares no line with the package but the reading of a stack's weights.
 """
@@ -11,7 +11,7 @@ from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import CnnDecoder, CnnEncoder, Mlp
-from treevae.model.stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack
+from treevae.model.stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, NormLeaky
 
 
 def plain(stack: NodeStack, row: int) -> nn.Module:
@@ -22,7 +22,7 @@ def plain(stack: NodeStack, row: int) -> nn.Module:
             getattr(layer, name).data = value[row].detach().clone().reshape(getattr(layer, name).shape)
         return layer.double()
 
-    def norm(own, layer: type) -> list[nn.Module]:
+    def norm(own: NormLeaky, layer: type) -> list[nn.Module]:
         values = {k: getattr(own, k) for k in ("weight", "bias", "running_mean", "running_var")}
         return [copied(layer(own.weight.shape[1]), **values), nn.LeakyReLU(0.3)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     likelihood : {"auto", "bernoulli", "gaussian", "gaussian_learnt"}, default="auto"
         How a leaf explains a sample. "bernoulli" is for values in [0, 1], "gaussian" is squared error (sigma = 1),
         "gaussian_learnt" also learns the spread. "auto" takes "bernoulli" for grey images and for vectors in [0, 1],
-        "gaussian" for colour images and "gaussian_learnt" for all other vectors. Under both Gaussians the features of
-        vectors are standardised inside; scores, reconstructions and samples are in the units of X.
+        "gaussian" for colour images and "gaussian_learnt" for all other vectors. Under both Gaussians vectors are
+        centred and divided by one common scale inside; scores, reconstructions and samples are in the units of X.
+        Features in different units should be standardised first, as for k-means.
     network : {"auto", "mlp", "deep_mlp", "cnn"}, default="auto"
         Encoder and decoders. "auto" takes "cnn" for images and "mlp" for vectors. "deep_mlp" is the paper's network
         for bag-of-words vectors.
@@ -77,6 +78,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     batch_size : int, default=256
         Samples in a training step; never more than a tenth of the samples, so that small data can be split too. A
         leaf needs one batch of samples to be split.
+    learning_rate : float, default=1e-3
+        Of Adam, at the start of every stage; it is a tenth after two thirds of ``epochs``. Few epochs or few samples
+        can use more.
     device : str, default="auto"
         "auto" takes a CUDA GPU if there is one, else the CPU; or any name torch knows.
     random_state : int, RandomState instance or None, default=None
@@ -128,6 +132,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         n_init: int = 1,
         epochs: int = 150,
         batch_size: int = 256,
+        learning_rate: float = 1e-3,
         device: str = "auto",
         random_state: Any = None,
         verbose: bool = False,
@@ -145,6 +150,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         self.n_init = n_init
         self.epochs = epochs
         self.batch_size = batch_size
+        self.learning_rate = learning_rate
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -153,6 +159,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def fit(self, X: Any, y: Any = None) -> TreeVAE:
         """Grow the tree on X and return self.
+
+        An interrupt (Ctrl-C) is passed on, but leaves the estimator fitted with the tree grown so far, if there is one.
 
         Parameters
         ----------
@@ -164,11 +172,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         self._check_parameters()
         X, form = self._read(X)
         self._form, self._arch = form, self._architecture(form, X)
-        self._shift, self._scale = _standardiser(form, self._arch.likelihood, X)
+        self._shift, self._scale = _centre_and_scale(form, self._arch.likelihood, X)
         x = self._tensor(X)
         self._check_samples(x)
         batch_size = max(2, min(self.batch_size, len(x) // 10))
-        plan = Plan.paper(self.epochs, self.n_leaves, batch_size, self.n_init, self.leaf_rule)
+        plan = Plan.paper(self.epochs, self.n_leaves, batch_size, self.n_init, self.leaf_rule, self.learning_rate)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
 
         history: list[dict[str, Any]] = []
@@ -184,7 +192,6 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             except KeyboardInterrupt:
                 if module is not None:
                     self._keep(module, plan, history, x)
-                    progress.say(f"Interrupted: the tree of {len(module.tree.leaves)} leaves grown so far is kept.")
                 raise
         assert module is not None
         self._keep(module, plan, history, x)
@@ -318,12 +325,12 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         X = as_array(X)
         if np.ndim(X) > 2:
             X = np.asarray(X)
+            if len(X) < (2 if reset else 1):
+                raise ValueError(f"X has n_samples={len(X)}; at least {2 if reset else 1} needed")
             check_images(X, any_value=self.likelihood.startswith("gaussian"))
             form = InputForm.of(X) if reset else self._form
             if reset:
                 self.n_features_in_ = form.n_features
-                if len(X) < 2:
-                    raise ValueError(f"X has {len(X)} sample(s), n_samples={len(X)}; at least 2 are needed")
             return form.to_matrix(X), form
         if not reset and self._form.is_image:
             raise ValueError(
@@ -337,7 +344,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         with np.errstate(over="ignore"):
             x = ((X - self._shift) / self._scale).astype(np.float32)
         if not np.isfinite(x).all():
-            raise ValueError("X holds values that overflow float32 once standardised; rescale or clip them")
+            raise ValueError("X holds values that overflow float32; rescale or clip them")
         if self._arch.likelihood == "bernoulli":
             check_bernoulli(x)
         return torch.from_numpy(x).to(self._device())
@@ -363,9 +370,13 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         return self.tree_.leaves[int(leaf)]
 
     def _device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return torch.device(self.device)
+        """The device to use; raises if there is no such device here."""
+        name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
+        try:
+            return torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as error:  # an unknown name; a torch built without it
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"device={self.device!r} cannot be used: {reason}. Use 'auto' or 'cpu'") from error
 
     def _generator(self, random_state: Any) -> torch.Generator:
         chance = check_random_state(self.random_state if random_state is None else random_state)
@@ -411,6 +422,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             "batch_size",
         ):
             _positive(name, getattr(self, name))
+        if not (isinstance(self.learning_rate, Real) and 0 < self.learning_rate < np.inf):
+            raise ValueError(f"learning_rate={self.learning_rate!r} must be a positive number")
         for name, allowed in (
             ("likelihood", ("auto", *LIKELIHOODS)),
             ("network", ("auto", *NETWORKS)),
@@ -499,18 +512,21 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | np.ndarray) else value
 
 
-def _standardiser(form: InputForm, likelihood: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What to subtract from, and divide by, the features of vectors under a Gaussian; images are left alone."""
+def _centre_and_scale(form: InputForm, likelihood: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What to subtract from and divide by under a Gaussian: each feature's mean, and one scale for all features.
+
+    One scale, because the sizes of features relative to each other are part of the hierarchy. Images, and values that
+    are probabilities, are left alone.
+    """
     if form.is_image or likelihood == "bernoulli":
-        return np.zeros(1), np.ones(1)
-    spread = X.std(axis=0)
-    return X.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        return np.zeros(1), np.ones(form.n_features)
+    centre = X.mean(axis=0)
+    scale = np.sqrt(np.square(X - centre).mean())
+    return centre, np.full(form.n_features, scale if scale > 0 else 1.0)
 
 
 def _per_level(name: str, value: int | Sequence[int], n: int) -> tuple[int, ...]:
-    if isinstance(value, Integral):
-        return (_positive(name, int(value)),) * n
-    sizes = tuple(_positive(name, v) for v in value)
+    sizes = (_positive(name, value),) * n if np.ndim(value) == 0 else tuple(_positive(name, v) for v in value)  # type: ignore[union-attr]
     if len(sizes) != n:
         raise ValueError(f"{name}={value!r} has {len(sizes)} sizes; give one number, or {n} of them for this max_depth")
     return sizes

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from operator import index
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class Tree:
     def __init__(self, children: Mapping[int, Sequence[int]] | None = None, n_created: int | None = None) -> None:
         self._children: dict[int, tuple[int, ...]] = {0: ()}
         self._parent: dict[int, int | None] = {0: None}
-        given = {index(node): tuple(map(index, below)) for node, below in (children or {}).items()}
+        given = {_number(node): tuple(map(_number, below)) for node, below in (children or {}).items()}
         queue = [0]
         while queue:
             node = queue.pop()
@@ -54,9 +54,9 @@ class Tree:
         if given:
             raise ValueError(f"nodes {sorted(given)} cannot be reached from the root, node 0")
         least = max(self._children) + 1
-        if n_created is not None and n_created < least:
+        if n_created is not None and _number(n_created) < least:
             raise ValueError(f"n_created={n_created}, but node {least - 1} exists; it must be at least {least}")
-        self.n_created = least if n_created is None else index(n_created)
+        self.n_created = least if n_created is None else _number(n_created)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -146,14 +146,16 @@ class Tree:
 
     def cut(self, level: int) -> tuple[int, ...]:
         """The groups seen at a depth, from left to right: the nodes of that depth and the leaves above it."""
-        if index(level) < 0:
+        if _number(level) < 0:
             raise ValueError(f"level={level} must be at least 0, the root; this tree has levels 0 to {self.height}")
         deep = {node for node in self.nodes if self.depth(node) == level}
-        return tuple(node for node in self._walk(0) if node in deep or (self.is_leaf(node) and self.depth(node) < level))
+        return tuple(
+            node for node in self._walk(0) if node in deep or (self.is_leaf(node) and self.depth(node) < level)
+        )
 
     def groups(self, k: int) -> tuple[int, ...]:
         """The k groups, from left to right, that the tree had when it had been split k - 1 times."""
-        if not 1 <= index(k) <= len(self.leaves):
+        if not 1 <= _number(k) <= len(self.leaves):
             raise ValueError(f"cannot cut into {k} groups; this tree has {len(self.leaves)} leaves, so 1 to that many")
         groups = [self._fork(0)]
         while len(groups) < k:
@@ -269,3 +271,10 @@ class Tree:
     def _must_be_leaf(self, node: int, verb: str) -> None:
         if not self.is_leaf(node):
             raise ValueError(f"cannot {verb} node {node}: it has children; the leaves are {self.leaves}")
+
+
+def _number(value: Any) -> int:
+    """The value as a Python integer; a float, a string or a bool is refused rather than rounded."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+        raise ValueError(f"expected a whole number, found {value!r}")
+    return int(value)

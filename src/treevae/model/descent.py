@@ -17,7 +17,6 @@ from torch import Tensor
 from .elbo import ElboTerms, Gaussian, kl_decision, kl_gaussian, precision_weighted
 from .nodes import Nodes
 
-
 Levels = Sequence[Tensor] | Mapping[int, Tensor]  # one tensor a depth, at least for the depths of the forest
 
 

@@ -8,6 +8,7 @@ children. What the descent needs to know of the shape is kept here, as index ten
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -53,11 +54,11 @@ class Layout(nn.Module):
 
         path = torch.zeros(len(self.nodes), 2 * len(self.routers))
         for r, node in self.nodes:
-            steps = self.trees[r].path(node)
-            for above, below in zip(steps, steps[1:], strict=False):
+            for above, below in pairwise(self.trees[r].path(node)):
                 children = self.trees[r].children(above)
                 if len(children) == 2:
-                    path[row[NodeKey(r, node)], column[NodeKey(r, above)] + len(self.routers) * children.index(below)] = 1
+                    decision = column[NodeKey(r, above)] + len(self.routers) * children.index(below)
+                    path[row[NodeKey(r, node)], decision] = 1
         # log reach of every node = path @ log-probabilities of all decisions, left ones first
         self.register_buffer("path", path, persistent=False)
         # sums over the path to each leaf = ancestry @ values of the nodes
@@ -77,8 +78,8 @@ class Layout(nn.Module):
         for k, level in enumerate(self.levels):
             self._index(f"tree_of_{k}", [key.tree for key in level])
             if k > 0:
-                above = self.levels[k - 1]
-                self._index(f"parents_{k}", [above.index(NodeKey(r, self._parent(r, node))) for r, node in level])
+                parents = [NodeKey(r, self._parent(r, node)) for r, node in level]
+                self._index(f"parents_{k}", [self.levels[k - 1].index(parent) for parent in parents])
             for name, chosen in (("routers", set(self.routers)), ("leaves", set(self.leaves))):
                 self._index(f"{name}_{k}", [i for i, key in enumerate(level) if key in chosen])
             self._index(f"router_trees_{k}", [key.tree for key in level if key in self.routers])

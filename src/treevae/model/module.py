@@ -111,7 +111,7 @@ class TreeVAEModule(nn.Module):
     def _decode_each(self, where: Tensor, z_at: Callable[[int, Tensor], Tensor]) -> Tensor:
         """The expected x of samples that stand at one leaf each; only the decoders that are needed run.
 
-        ``where`` holds each sample's leaf, as its place in the layout; ``z_at(leaf, rows)`` the z of some samples there.
+        ``where`` holds the place of each sample's leaf in the layout; ``z_at(leaf, rows)`` the z of some samples there.
         """
         rows_of, leaves = self.nodes.rows()["decoder"], self.nodes.layout.leaves
         like = self.nodes.layout.path

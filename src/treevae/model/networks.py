@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from math import prod
 
 import torch
@@ -62,7 +63,7 @@ class Mlp(NodeStack):
     ) -> None:
         super().__init__(n)
         sizes = [n_in, *widths]
-        self.hidden = nn.Sequential(*(Dense(n, a, b, generator) for a, b in zip(sizes, sizes[1:], strict=False)))
+        self.hidden = nn.Sequential(*(Dense(n, a, b, generator) for a, b in pairwise(sizes)))
         self.head = None if n_out is None else Linear(n, sizes[-1], n_out, generator)
 
     def forward(self, x: Tensor) -> Tensor:

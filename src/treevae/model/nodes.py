@@ -1,7 +1,7 @@
 """The networks of all nodes of a forest: which node has which, and in which stack it stands.
 
-Networks of one kind and shape share a :class:`~treevae.model.stack.NodeStack` wherever they stand in the tree, so
-that they run in one call; transformations alone go level by level, because each level needs the sample of the one above.
+Networks of one kind and shape share a :class:`~treevae.model.stack.NodeStack` wherever they stand in the tree, so that
+they run in one call; transformations alone go level by level, because each level needs the sample of the one above.
 """
 
 from __future__ import annotations

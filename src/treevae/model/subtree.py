@@ -73,16 +73,20 @@ class FrozenPath:
     def noise(self, batch: int, generator: torch.Generator) -> list[Tensor]:
         """Standard normal noise for one sample of the path."""
         like, dims = self._nodes.layout.path, self._nodes.arch.latent_dims[: self.depth + 1]
-        return [
-            torch.randn(1, batch, dim, generator=generator, device=like.device, dtype=like.dtype) for dim in dims
-        ]
+        return [torch.randn(1, batch, dim, generator=generator, device=like.device, dtype=like.dtype) for dim in dims]
 
 
 class Subtree(nn.Module):
     """Candidates for the children of a leaf, side by side; only their networks are parameters here."""
 
     def __init__(
-        self, arch: Architecture, d_dims: Sequence[int], leaf: int, depth: int, candidates: int, generator: torch.Generator
+        self,
+        arch: Architecture,
+        d_dims: Sequence[int],
+        leaf: int,
+        depth: int,
+        candidates: int,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.leaf, self.depth = leaf, depth

@@ -31,9 +31,17 @@ def write(path: str | os.PathLike[str], about: dict[str, Any], tensors: dict[str
             part,
             {KEY: json.dumps({"format": FORMAT} | about)},
         )
+        part.chmod(0o666 & ~_umask())  # safetensors makes files that only their owner can read
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """The process's umask; it can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

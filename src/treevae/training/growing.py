@@ -1,4 +1,4 @@
-"""Growing a tree (section 2.5): first tree -> choose a leaf -> train its subtree -> attach -> … -> prune -> fine-tune."""
+"""Growing a tree (section 2.5): first tree, choose a leaf, train its subtree, attach, …, prune, fine-tune."""
 
 from __future__ import annotations
 

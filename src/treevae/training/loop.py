@@ -12,7 +12,7 @@ from .engine import CHUNK, Objective
 from .plan import Stage
 
 
-class DivergedError(RuntimeError):
+class DivergedError(FloatingPointError):
     """A term of the loss stopped being finite."""
 
 

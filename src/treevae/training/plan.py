@@ -17,9 +17,9 @@ class Stage:
     name: str
     epochs: int
     kl_step: float  # added to the KL weight after every epoch
+    learning_rate: float
+    drop_after: int  # epochs after which the learning rate is a tenth
     kl_max: float = 1.0
-    learning_rate: float = 1e-3
-    drop_after: int = 100  # epochs after which the learning rate is a tenth
     weight_decay: float = 1e-5  # L2
 
     def kl_weight(self, epoch: int) -> float:
@@ -55,13 +55,18 @@ class Plan:
         batch_size: int = 256,
         n_init: int = 1,
         leaf_rule: str = "samples",
+        learning_rate: float = 1e-3,
     ) -> Plan:
         """The paper's recipe; other numbers of epochs keep its proportions and the KL weights that stages end with."""
         scale = epochs / PAPER_EPOCHS
 
         def stage(name: str, length: int, kl_step: float) -> Stage:
             return Stage(
-                name, max(1, round(length * scale)), kl_step=kl_step / scale, drop_after=max(1, round(100 * scale))
+                name,
+                max(1, round(length * scale)),
+                kl_step=kl_step / scale,
+                learning_rate=learning_rate,
+                drop_after=max(1, round(100 * scale)),
             )
 
         return cls(

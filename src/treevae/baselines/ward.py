@@ -1,0 +1,56 @@
+"""Ward's method: merge the two clusters whose union adds least to the squared distances from the means."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.cluster.hierarchy import linkage
+from sklearn.base import BaseEstimator, ClusterMixin
+
+from ..tree import Tree
+
+
+class Ward(ClusterMixin, BaseEstimator):
+    """Agglomerative clustering whose dendrogram ends at the cut, so that it compares with a tree of as many leaves.
+
+    Parameters
+    ----------
+    n_clusters : int, default=10
+        Where to cut: the clusters that were there before the last ``n_clusters - 1`` merges.
+
+    Attributes
+    ----------
+    tree_ : Tree
+        The last merges, the very last at the root; ``tree_.leaves[k]`` is cluster ``k``.
+    labels_ : ndarray of shape (n_samples,)
+        The cluster of each sample.
+    """
+
+    def __init__(self, n_clusters: int = 10) -> None:
+        self.n_clusters = n_clusters
+
+    def fit(self, X: Any, y: Any = None) -> Ward:
+        """Merge the samples of X, (n, ...), and return self; ``y`` is ignored."""
+        X = np.asarray(X, dtype=np.float64)
+        n, k = len(X), self.n_clusters
+        if n < 2:
+            raise ValueError(f"X has {n} sample(s); at least 2 are needed")
+        if not isinstance(k, Integral) or not 1 <= k <= n:
+            raise ValueError(f"n_clusters={k!r} must be a whole number from 1 to {n}, the number of samples")
+        merged = linkage(X.reshape(n, -1), "ward")[:, :2].astype(np.intp)  # row i merges two clusters into number n + i
+
+        node = np.zeros(2 * n - 1, dtype=np.intp)  # the node of the tree that holds a cluster
+        tree = Tree()
+        for i in reversed(range(n - 1)):
+            above = int(node[n + i])
+            if i >= n - k:  # one of the last k - 1 merges
+                tree = tree.split(above)
+                node[merged[i]] = tree.children(above)
+            else:
+                node[merged[i]] = above
+        label = {leaf: place for place, leaf in enumerate(tree.leaves)}
+        self.tree_: Tree = tree
+        self.labels_: np.ndarray = np.array([label[leaf] for leaf in node[:n].tolist()])
+        return self

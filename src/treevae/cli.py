@@ -1,0 +1,399 @@
+"""The command line. Every command says what it did and where it put it; slow imports wait until they are needed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .data.files import Table
+    from .estimator import TreeVAE
+
+MODEL = "model.safetensors"
+INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
+
+
+class Commands(TyperGroup):
+    """The commands; a mistake of the user ends in one red line and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """What the command returns."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # whoever read the output has seen enough
+            raise
+        except (ValueError, OSError, FloatingPointError) as error:
+            typer.secho("Error: " + " ".join(str(error).split()), fg="red", err=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Find the groups, and the groups of groups, hidden in your data. Start with: treevae demo",
+)
+
+DataPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA", help="Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
+    ),
+]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that fit wrote, or its model.safetensors.")]
+Drop = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="Leave a column of a table out; may be repeated.")
+]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to write.")] = Path("demo"),
+    seed: Annotated[int | None, typer.Option(help="Another seed than the demo's.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Other epochs of a growth stage than the demo's.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Another batch size than the demo's.")] = None,
+) -> None:
+    """Grow a tree on 6,000 pictures of clothes, draw it, and score it beside Ward's method.
+
+    Writes the model, a picture of the tree and all numbers. The data come with treevae.
+
+    \b
+    Example:
+      treevae demo
+      treevae demo -o quick --epochs 2
+    """
+    from .demo import run
+
+    if (out / MODEL).exists() and not (out / "metrics.json").exists():
+        raise ValueError(f"{out} holds a model that the demo did not write; name another folder with -o")
+    _make_writable(out)
+    given = {"random_state": seed, "epochs": epochs, "batch_size": batch_size}
+    typer.echo("Growing a tree on 6,000 images of Fashion-MNIST, without their labels.")
+    try:
+        found = run(out, {name: value for name, value in given.items() if value is not None})
+    except KeyboardInterrupt:
+        typer.echo("Interrupted: the demo is not finished.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    n_leaves = len(found.model.tree_.leaves)
+    typer.echo(f"Grew {_count(n_leaves, 'cluster')} in {found.seconds:.0f} s. Sizes are of the training images,")
+    typer.echo("the main class of each cluster and its share are of the test images:\n")
+    typer.echo(_drawing(found.model, found.main_class))
+    typer.echo(f"\nOn the test images, in per cent, both trees with {n_leaves} leaves:\n\n{found.table}\n")
+    typer.echo(found.verdict)
+    typer.echo("TreeVAE had never seen the test images; Ward clustered the test images themselves.")
+    typer.echo(f"ELBO of the test images: {found.elbo:.1f} nats.\n")
+    _say_written(found.written)
+    if not any(path.suffix == ".png" for path in found.written):
+        typer.echo("For the picture of the tree: pip install 'treevae[view]'")
+
+
+@app.command()
+def fit(
+    data: DataPath,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="The folder to write.")],
+    n_leaves: Annotated[int, typer.Option(help="Clusters to grow to; small ones are pruned at the end.")] = 10,
+    max_depth: Annotated[int, typer.Option(help="Edges from the root to the deepest leaf allowed.")] = 5,
+    latent_dim: Annotated[int, typer.Option(help="Size of the embedding at every node.")] = 8,
+    hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layers.")] = 128,
+    likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
+    network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp or cnn.")] = "auto",
+    leaf_rule: Annotated[
+        str, typer.Option(help="Which leaf to split next: samples, reconstruction or elbo.")
+    ] = "samples",
+    n_init: Annotated[int, typer.Option(help="Candidates trained for every split; the best is kept.")] = 1,
+    epochs: Annotated[int, typer.Option(help="Time against quality: epochs of a growth stage.")] = 150,
+    batch_size: Annotated[int, typer.Option(help="Samples in a training step.")] = 256,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam, at the start of every stage.")] = 1e-3,
+    device: Annotated[str, typer.Option(help="auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, …")] = "auto",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same tree.")] = 0,
+    drop: Drop = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model that is in RUN.")] = False,
+) -> None:
+    """Grow a tree on your samples and write model, labels and tree into the folder RUN.
+
+    RUN gets model.safetensors, labels.csv (sample, cluster), tree.txt, tree.json and, for images, tree.png.
+
+    Ctrl-C keeps the tree grown so far.
+
+    \b
+    Example:
+      treevae fit flowers.csv -o flowers --n-leaves 3 --drop species
+      treevae fit photos/ -o photos-tree --n-leaves 20 --epochs 50
+    """
+    from .data.files import read
+
+    table = read(data, drop or ())
+    if (out / MODEL).exists() and not force:
+        raise ValueError(f"{out} already holds a model; name another folder with -o, or replace it with --force")
+    _make_writable(out)
+    typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {data}.")
+
+    from .estimator import TreeVAE
+
+    model = TreeVAE(
+        n_leaves,
+        max_depth=max_depth,
+        latent_dim=latent_dim,
+        hidden_dim=hidden_dim,
+        likelihood=likelihood,
+        network=network,
+        leaf_rule=leaf_rule,
+        n_init=n_init,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        device=device,
+        random_state=seed,
+        verbose=True,
+    )
+    started, whole = time.perf_counter(), True
+    try:
+        model.fit(table.frame)
+    except KeyboardInterrupt:
+        whole = False
+    seconds = time.perf_counter() - started
+    if not hasattr(model, "module_"):
+        typer.echo(f"Interrupted after {seconds:.1f} s, before the first split was trained: nothing to save.", err=True)
+        raise typer.Exit(INTERRUPTED)
+    n_grown = len(model.tree_.leaves)
+    how = "Grew" if whole else "Interrupted; the tree grown so far is kept:"
+    typer.echo(f"{how} {_count(n_grown, 'cluster')} in {seconds:.1f} s\n\n{_drawing(model)}\n")
+    if whole and n_grown < n_leaves:
+        typer.echo(f"{n_leaves} were asked for; the others were too small to split further, or were pruned.")
+    _say_written(_write_run(model, table, out))
+    if not whole:
+        raise typer.Exit(INTERRUPTED)
+    typer.echo(f"Next: treevae info {out}, or: treevae sample {out} -o samples.npy")
+
+
+@app.command()
+def predict(
+    run: RunPath,
+    data: DataPath,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The csv to write; by default it is printed.")
+    ] = None,
+    level: Annotated[int | None, typer.Option(help="Cut the tree at this depth; 0 is the root.")] = None,
+    groups: Annotated[int | None, typer.Option(help="Cut the tree into this many groups instead.")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each cluster.")] = False,
+    drop: Drop = None,
+) -> None:
+    """Find the cluster of each sample: a csv with the columns sample and cluster.
+
+    A sample is named by its row, counted from 0, or by the file of its picture.
+
+    \b
+    Example:
+      treevae predict flowers new.csv -o labels.csv --groups 2
+    """
+    from .data.files import read
+
+    model, table = _load(run), read(data, drop or ())
+    _check_parent(out)
+    X = table.frame if hasattr(model, "feature_names_in_") else table.X
+    labels = model.predict(X, level=level, n_groups=groups)
+    header, columns = ["sample", "cluster"], [_names(table), labels.tolist()]
+    if proba:
+        chance = model.predict_proba(X, level=level, n_groups=groups)
+        header += [f"p{k}" for k in range(chance.shape[1])]
+        columns += [[f"{p:.6g}" for p in column] for column in chance.T]
+    _write_csv(out, header, columns)
+    if out is not None:
+        typer.echo(f"Placed {_count(len(labels), 'sample')} in {_count(len(set(labels.tolist())), 'cluster')}.")
+        _say_written([out])
+
+
+@app.command()
+def sample(
+    run: RunPath,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="samples.npy, or samples.png for images.")],
+    n: Annotated[int, typer.Option("-n", help="How many.")] = 16,
+    leaf: Annotated[int | None, typer.Option(help="The cluster to sample from; by default the model chooses.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same samples.")] = 0,
+) -> None:
+    """Make up new samples: an array of numbers, or a grid of pictures.
+
+    \b
+    Example:
+      treevae sample demo -n 36 --leaf 2 -o samples.png
+    """
+    if out.suffix not in (".npy", ".png"):
+        raise ValueError(f"{out} has the ending {out.suffix!r}; allowed are .npy and, for images, .png")
+    _check_parent(out)
+    drawn = _load(run).sample(n, leaf=leaf, random_state=seed)
+    if out.suffix == ".npy":
+        import numpy as np
+
+        np.save(out, drawn)
+    else:
+        _write_grid(out, drawn)
+    where = "" if leaf is None else f" from cluster {leaf}"
+    typer.echo(f"Made {_count(n, 'sample')} of shape {_times(drawn.shape[1:])}{where}.")
+    _say_written([out])
+
+
+@app.command()
+def info(run: RunPath) -> None:
+    """Show a fitted model: its tree with the sizes of the training samples, its parameters, how training ended.
+
+    \b
+    Example:
+      treevae info demo
+    """
+    path, model = _model_file(run), _load(run)
+    parameters = {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")}
+    typer.echo(f"{path}, {path.stat().st_size / 1e6:.1f} MB\n\n{_drawing(model)}\n")
+    typer.echo(f"samples     {len(model.labels_):,} of {_times(model.module_.arch.input_shape)} numbers")
+    typer.echo(f"weights     {sum(p.numel() for p in model.module_.parameters()):,} numbers")
+    typer.echo(f"ELBO        {_last_elbo(model)}")
+    typer.echo("parameters  " + "\n            ".join(f"{name} = {value}" for name, value in parameters.items()))
+
+
+# -- RUN --------------------------------------------------------------------------------------------------------
+
+
+def _model_file(run: Path) -> Path:
+    """The model's file, given itself or its folder."""
+    if not run.exists():
+        raise FileNotFoundError(f"there is no run {run}; treevae fit writes one")
+    path = run / MODEL if run.is_dir() else run
+    if not path.exists():
+        raise FileNotFoundError(f"the folder {run} has no {MODEL} in it; treevae fit writes one")
+    return path
+
+
+def _load(run: Path) -> TreeVAE:
+    """The model of a run."""
+    path = _model_file(run)
+    from .estimator import load
+
+    return load(path)
+
+
+def _write_run(model: TreeVAE, table: Table, folder: Path) -> list[Path]:
+    """The files written into a run's folder."""
+    model.save(folder / MODEL)
+    _write_csv(folder / "labels.csv", ["sample", "cluster"], [_names(table), model.labels_.tolist()])
+    (folder / "tree.txt").write_text(_drawing(model) + "\n", encoding="utf-8")
+    (folder / "tree.json").write_text(model.tree_.to_json() + "\n")
+    written = [folder / name for name in (MODEL, "labels.csv", "tree.txt", "tree.json")]
+    picture = folder / "tree.png"
+    if table.X.ndim > 2 and find_spec("matplotlib") is not None:
+        from .view.plots import tree_picture
+
+        tree_picture(model, table.X).savefig(picture)
+        written.append(picture)
+    else:
+        picture.unlink(missing_ok=True)  # that of the run that was here before
+    return written
+
+
+def _make_writable(folder: Path) -> None:
+    """Make the folder, and raise if nothing can be written into it."""
+    from tempfile import TemporaryFile
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"cannot write into the folder {folder}: {error.strerror}; name another with -o") from error
+
+
+def _check_parent(out: Path | None) -> None:
+    if out is not None and not out.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {out.parent} to write {out.name} into; make it first")
+
+
+def _write_csv(out: Path | None, header: Sequence[str], columns: Iterable[Iterable[Any]]) -> None:
+    """Write columns to a file, or to standard output."""
+    import csv
+    from contextlib import nullcontext
+
+    with nullcontext(sys.stdout) if out is None else out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(zip(*columns, strict=True))
+
+
+def _write_grid(out: Path, images: np.ndarray) -> None:
+    """Write images side by side, row after row, into one picture."""
+    import numpy as np
+
+    from .data.arrays import InputForm
+
+    if images.ndim < 3:
+        raise ValueError(f"the samples are vectors of {images.shape[1]} numbers, not images; write them to a .npy file")
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ValueError("writing .png needs Pillow: pip install 'treevae[files]', or write a .npy file") from error
+    low, high = float(images.min()), float(images.max())
+    if low < -1 or high > 2:  # fitted on another range than [0, 1]
+        images = (images - low) / (high - low)
+    form = InputForm.of(images)
+    n, (c, h, w), gap = len(images), form.shape, 2
+    across = int(np.ceil(np.sqrt(n)))
+    grid = np.ones((-(-n // across) * (h + gap) + gap, across * (w + gap) + gap, c))  # white
+    for i, tile in enumerate(form.to_matrix(images).reshape(n, c, h, w)):
+        y, x = gap + i // across * (h + gap), gap + i % across * (w + gap)
+        grid[y : y + h, x : x + w] = np.moveaxis(tile, 0, 2)
+    pixels = (grid.clip(0, 1) * 255).round().astype(np.uint8)
+    Image.fromarray(pixels[:, :, 0] if c == 1 else pixels).save(out)
+
+
+# -- words ------------------------------------------------------------------------------------------------------
+
+
+def _drawing(model: TreeVAE, notes: Sequence[str] | None = None) -> str:
+    """The tree with the number of training samples at each node, and a note at each leaf where there are any."""
+    import numpy as np
+
+    tree = model.tree_
+    sizes = dict(zip(tree.leaves, np.bincount(model.labels_, minlength=len(tree.leaves)).tolist(), strict=True))
+
+    def describe(node: int) -> str:
+        if not tree.is_leaf(node):
+            return _count(sum(sizes[leaf] for leaf in tree.leaves_below(node)), "sample")
+        k = tree.leaves.index(node)
+        return f"cluster {k}: {_count(sizes[node], 'sample')}" + ("" if notes is None else f", {notes[k]}")
+
+    return tree.draw(describe)
+
+
+def _names(table: Table) -> Sequence[Any]:
+    """What the samples are called: the files of pictures, else numbers."""
+    return table.sample_names or range(len(table.X))
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _times(shape: Iterable[int]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _last_elbo(model: TreeVAE) -> str:
+    """The ELBO in the last epoch in which the whole tree was trained."""
+    epochs = [event for event in model.history_ if event["event"] == "EpochEnded" and event["leaf"] is None]
+    last, arch = epochs[-1], model.module_.arch
+    elbo = last["reconstruction"] - last["kl_root"] - last["kl_nodes"] - last["kl_decisions"]
+    scaled = len(arch.input_shape) == 1 and arch.likelihood != "bernoulli"
+    units = " of scaled features" if scaled else ""
+    where = f"epoch {last['epoch']} of {last['epochs']} of the stage {last['stage']!r}"
+    return f"{elbo:.1f} nats a sample{units}, in training ({where})"
+
+
+def _say_written(paths: Sequence[Path]) -> None:
+    typer.echo("Wrote " + ", ".join(map(str, paths)))

@@ -1,0 +1,5 @@
+"""What a fitted model looks like."""
+
+from .plots import tree_picture
+
+__all__ = ["tree_picture"]

@@ -1,0 +1,394 @@
+"""The command line: what each command writes, says and refuses."""
+
+import csv
+import inspect
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pandas
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from treevae import Tree, TreeVAE, cli, estimator, load
+from treevae import demo as demo_module
+from treevae.baselines.ward import Ward
+from treevae.cli import app
+from treevae.data import fashion_sample
+from treevae.data.fashion_sample import FashionSample
+from treevae.demo import SCORES, Demo
+from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
+from treevae.model.likelihoods import LIKELIHOODS
+from treevae.model.networks import NETWORKS
+from treevae.training.events import TreeChanged
+from treevae.training.loop import DivergedError
+from treevae.training.plan import LEAF_RULES
+
+CHANCE = np.random.default_rng(0)
+VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
+TINY = ("--n-leaves", "2", "--epochs", "1", "--device", "cpu")
+
+
+def treevae(*arguments: Any, code: int = 0) -> str:
+    """All that a command printed; its exit code must be the given one."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result.output
+
+
+def error_of(*arguments: Any) -> str:
+    """The one line that a command refused with."""
+    (line,) = treevae(*arguments, code=1).strip().splitlines()
+    assert line.startswith("Error: ")
+    return line
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the vectors as an array and as a table with a column of text."""
+    folder = tmp_path_factory.mktemp("data")
+    np.save(folder / "x.npy", VECTORS)
+    frame = pandas.DataFrame(VECTORS, columns=list("abcdef"))
+    frame.assign(kind="rose").to_csv(folder / "x.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(data: Path) -> Path:
+    """A run on the table."""
+    treevae("fit", data / "x.csv", "--drop", "kind", "-o", data / "run", *TINY)
+    return data / "run"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with 40 grey pictures, bright on the left or on the right."""
+    folder = tmp_path_factory.mktemp("pictures")
+    for i in range(40):
+        pixels = CHANCE.integers(40, size=(8, 10), dtype=np.uint8)
+        pixels[:, 5 * (i % 2) : 5 * (i % 2) + 5] += 200
+        Image.fromarray(pixels).save(folder / f"{i:02}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def picture_run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("picture_run")
+    treevae("fit", pictures, "-o", folder, *TINY)
+    return folder
+
+
+# -- help -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["demo", "fit", "predict", "sample", "info"])
+def test_help_shows_an_example(command: str) -> None:
+    assert command in treevae("--help")
+    assert f"treevae {command} " in treevae(command, "--help").split("Example:")[1]
+
+
+def test_fit_offers_the_parameters_of_the_estimator_with_their_defaults() -> None:
+    ours = {name: parameter.default for name, parameter in inspect.signature(cli.fit).parameters.items()}
+    theirs = {name: parameter.default for name, parameter in inspect.signature(TreeVAE).parameters.items()}
+    not_offered = {"tree", "transformation_layers", "router_layers", "verbose", "random_state"}
+    assert not not_offered & set(ours)
+    for name in set(theirs) - not_offered:
+        assert ours[name] == theirs[name], name
+
+
+@pytest.mark.parametrize(
+    ("option", "allowed"), [("likelihood", LIKELIHOODS), ("network", NETWORKS), ("leaf_rule", LEAF_RULES)]
+)
+def test_help_names_all_that_is_allowed(option: str, allowed: Iterable[str]) -> None:
+    text = get_type_hints(cli.fit, include_extras=True)[option].__metadata__[0].help
+    assert all(name in text for name in allowed)
+
+
+# -- fit --------------------------------------------------------------------------------------------------------
+
+
+def test_fit_writes_model_labels_and_tree(data: Path, tmp_path: Path) -> None:
+    said = treevae("fit", data / "x.npy", "-o", tmp_path / "new" / "run", *TINY)
+    run = tmp_path / "new" / "run"
+    assert {file.name for file in run.iterdir()} == {"model.safetensors", "labels.csv", "tree.txt", "tree.json"}
+    model = load(run / "model.safetensors")
+    assert rows_of(run / "labels.csv") == [
+        ["sample", "cluster"],
+        *([str(i), str(label)] for i, label in enumerate(model.labels_)),
+    ]
+    assert Tree.from_json((run / "tree.json").read_text()) == model.tree_
+    drawing = (run / "tree.txt").read_text(encoding="utf-8")
+    sizes = np.bincount(model.labels_)
+    assert len(sizes) == len(model.tree_.leaves) > 1
+    assert drawing.startswith("60 samples\n")
+    assert all(f"cluster {k}: {size} samples" in drawing for k, size in enumerate(sizes))
+    assert drawing in said
+    assert all(str(run / name) in said for name in ("model.safetensors", "labels.csv", "tree.txt", "tree.json"))
+
+
+def test_fit_passes_its_options_on(data: Path, tmp_path: Path) -> None:
+    options = {
+        "n_leaves": 3,
+        "max_depth": 2,
+        "latent_dim": 4,
+        "hidden_dim": 16,
+        "likelihood": "gaussian",
+        "network": "mlp",
+        "leaf_rule": "elbo",
+        "n_init": 2,
+        "epochs": 1,
+        "batch_size": 5,
+        "learning_rate": 0.01,
+    }
+    arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+    treevae("fit", data / "x.npy", "-o", tmp_path, "--seed", 7, *arguments)
+    kept = load(tmp_path / "model.safetensors").get_params()
+    assert {name: kept[name] for name in options} == options
+    assert kept["random_state"] == 7
+
+
+def test_fit_on_pictures_names_them_and_draws_the_tree(pictures: Path, picture_run: Path) -> None:
+    assert [row[0] for row in rows_of(picture_run / "labels.csv")[1:]] == [f"{i:02}.png" for i in range(40)]
+    with Image.open(picture_run / "tree.png") as picture:
+        assert min(picture.size) > 100
+
+
+def test_fit_keeps_a_model_that_is_there_unless_forced(data: Path, tmp_path: Path) -> None:
+    treevae("fit", data / "x.npy", "-o", tmp_path, *TINY)
+    (tmp_path / "tree.png").touch()  # as if the first run had been on images
+    before = (tmp_path / "model.safetensors").read_bytes()
+    assert "--force" in error_of("fit", data / "x.npy", "-o", tmp_path, *TINY, "--seed", 1)
+    assert (tmp_path / "model.safetensors").read_bytes() == before
+    treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, "--seed", 1, "--force")
+    assert (tmp_path / "model.safetensors").read_bytes() != before
+    assert not (tmp_path / "tree.png").exists()
+
+
+def test_fit_refuses_before_it_trains(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(*_: Any) -> None:
+        raise AssertionError("training started")
+
+    monkeypatch.setattr(TreeVAE, "fit", trained)
+    (tmp_path / "file").touch()
+    assert "cannot write" in error_of("fit", data / "x.npy", "-o", tmp_path / "file" / "run")
+    assert "device='abacus'" in error_of("fit", data / "x.npy", "-o", tmp_path / "run", "--device", "abacus")
+    assert "--drop 'kind'" in error_of("fit", data / "x.csv", "-o", tmp_path / "run")
+    assert "missing.npy" in error_of("fit", data / "missing.npy", "-o", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_fit_reports_wrong_parameters_and_divergence_in_a_line(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = treevae("fit", data / "x.npy", "-o", tmp_path, "--network", "abacus", code=1)
+    assert "Error: network='abacus'" in said
+    assert "Traceback" not in said
+
+    def diverge(*_: Any) -> Iterator[Any]:
+        raise DivergedError("training diverged in stage 'first tree'")
+
+    monkeypatch.setattr(estimator, "grow", diverge)
+    assert "Error: training diverged" in treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=1)
+
+
+def interrupt_after(n_trees: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let training be interrupted once so many trees have been grown."""
+    grow = estimator.grow
+
+    def interrupted(*arguments: Any) -> Iterator[Any]:
+        seen = 0
+        for event in grow(*arguments):
+            if seen == n_trees:
+                raise KeyboardInterrupt
+            seen += isinstance(event, TreeChanged)
+            yield event
+
+    monkeypatch.setattr(estimator, "grow", interrupted)
+
+
+def test_interrupted_fit_saves_the_tree_grown_so_far(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_after(1, monkeypatch)
+    said = treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, "--n-leaves", "4", code=130)
+    assert "the tree grown so far is kept: 2 clusters" in said
+    model = load(tmp_path / "model.safetensors")
+    assert len(model.tree_.leaves) == 2
+    assert len(rows_of(tmp_path / "labels.csv")) == 61
+    assert "of the stage 'first tree'" in treevae("info", tmp_path)
+
+
+def test_fit_interrupted_too_early_says_so(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_after(0, monkeypatch)
+    said = treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=130)
+    assert "nothing to save" in said
+    assert not any(tmp_path.iterdir())
+
+
+# -- predict ----------------------------------------------------------------------------------------------------
+
+
+def test_predict_writes_the_labels_of_the_model(data: Path, run: Path, tmp_path: Path) -> None:
+    said = treevae("predict", run, data / "x.csv", "--drop", "kind", "-o", tmp_path / "l.csv")
+    expected = load(run / "model.safetensors").labels_
+    assert [int(row[1]) for row in rows_of(tmp_path / "l.csv")[1:]] == expected.tolist()
+    assert "60 samples in 2 clusters" in said
+    assert str(tmp_path / "l.csv") in said
+
+
+def test_predict_prints_a_csv_and_takes_the_model_file_itself(data: Path, run: Path, tmp_path: Path) -> None:
+    treevae("predict", run, data / "x.csv", "--drop", "kind", "-o", tmp_path / "l.csv")
+    printed = treevae("predict", run / "model.safetensors", data / "x.csv", "--drop", "kind")
+    assert printed == (tmp_path / "l.csv").read_text()
+
+
+@pytest.mark.parametrize("cut", [("--groups", "1"), ("--level", "0")])
+def test_predict_cuts_the_tree(data: Path, run: Path, cut: tuple[str, str]) -> None:
+    rows = list(csv.reader(treevae("predict", run, data / "x.csv", "--drop", "kind", *cut).splitlines()))
+    assert {row[1] for row in rows[1:]} == {"0"}
+
+
+def test_predict_adds_probabilities(data: Path, run: Path) -> None:
+    rows = list(csv.reader(treevae("predict", run, data / "x.csv", "--drop", "kind", "--proba").splitlines()))
+    assert rows[0] == ["sample", "cluster", "p0", "p1"]
+    chance = np.array([row[2:] for row in rows[1:]], dtype=float)
+    model = load(run / "model.safetensors")
+    expected = model.predict_proba(pandas.DataFrame(VECTORS, columns=list("abcdef")))
+    assert np.allclose(chance, expected, rtol=1e-5)
+    assert chance.argmax(1).tolist() == [int(row[1]) for row in rows[1:]]
+
+
+def test_predict_refuses(data: Path, run: Path, picture_run: Path, tmp_path: Path) -> None:
+    table = ("predict", run, data / "x.csv", "--drop", "kind")
+    assert "two ways to cut" in error_of(*table, "--groups", 1, "--level", 1)
+    assert "cannot cut into 9 groups" in error_of(*table, "--groups", 9)
+    assert "no folder" in error_of(*table, "-o", tmp_path / "missing" / "l.csv")
+    assert "no run" in error_of("predict", tmp_path / "missing", data / "x.csv")
+    assert "no model.safetensors" in error_of("predict", tmp_path, data / "x.csv")
+    assert "not a treevae model" in error_of("predict", data / "x.npy", data / "x.npy")
+    assert "shape (60, 6)" in error_of("predict", picture_run, data / "x.npy")
+
+
+def test_predict_refuses_other_columns(run: Path, tmp_path: Path) -> None:
+    pandas.DataFrame(VECTORS, columns=list("bacdef")).to_csv(tmp_path / "x.csv", index=False)
+    assert "same order" in error_of("predict", run, tmp_path / "x.csv")
+
+
+# -- sample -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaf", [None, 1])
+def test_sample_writes_what_the_model_makes(run: Path, tmp_path: Path, leaf: int | None) -> None:
+    options = () if leaf is None else ("--leaf", leaf)
+    treevae("sample", run, "-n", 5, "--seed", 3, *options, "-o", tmp_path / "s.npy")
+    expected = load(run / "model.safetensors").sample(5, leaf=leaf, random_state=3)
+    assert np.array_equal(np.load(tmp_path / "s.npy"), expected)
+
+
+def test_sample_draws_a_grid_of_pictures(picture_run: Path, tmp_path: Path) -> None:
+    treevae("sample", picture_run, "-n", 5, "--seed", 3, "-o", tmp_path / "s.png")
+    with Image.open(tmp_path / "s.png") as picture:
+        grid = np.asarray(picture)
+    assert grid.shape == (2 * (8 + 2) + 2, 3 * (10 + 2) + 2)
+    images = load(picture_run / "model.safetensors").sample(5, random_state=3)
+    pixels = (images * 255).round().astype(np.uint8)
+    assert np.array_equal(grid[2:10, 26:36], pixels[2])  # first row, third column
+    assert np.array_equal(grid[12:20, 2:12], pixels[3])  # second row, first column
+    assert (grid[12:20, 26:36] == 255).all()  # the sixth place is empty
+
+
+def test_sample_refuses(run: Path, tmp_path: Path) -> None:
+    assert "not images" in error_of("sample", run, "-o", tmp_path / "s.png")
+    assert "ending '.gif'" in error_of("sample", run, "-o", tmp_path / "s.gif")
+    assert "numbered 0 to 1" in error_of("sample", run, "--leaf", 2, "-o", tmp_path / "s.npy")
+    assert "n=0" in error_of("sample", run, "-n", 0, "-o", tmp_path / "s.npy")
+    assert not any(tmp_path.iterdir())
+
+
+# -- info -------------------------------------------------------------------------------------------------------
+
+
+def test_info_tells_all_about_a_model(run: Path) -> None:
+    said = treevae("info", run)
+    model = load(run / "model.safetensors")
+    assert (run / "tree.txt").read_text(encoding="utf-8") in said
+    assert f"{sum(p.numel() for p in model.module_.parameters()):,} numbers" in said
+    last = [event for event in model.history_ if event["event"] == "EpochEnded"][-1]
+    elbo = last["reconstruction"] - last["kl_root"] - last["kl_nodes"] - last["kl_decisions"]
+    assert f"{elbo:.1f} nats a sample of standardised features" in said
+    assert f"{(run / 'model.safetensors').stat().st_size / 1e6:.1f} MB" in said
+    assert "n_leaves = 2" in said
+
+
+# -- demo -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> FashionSample:
+    """The demo's data and tree, cut down."""
+    whole = fashion_sample.load()
+    part = FashionSample(whole.x_train[:200], whole.y_train[:200], whole.x_test[:100], whole.y_test[:100])
+    monkeypatch.setattr(fashion_sample, "load", lambda: part)
+    monkeypatch.setitem(demo_module.DEMO, "n_leaves", 3)
+    return part
+
+
+def test_demo_writes_and_says_what_it_found(small: FashionSample, tmp_path: Path) -> None:
+    said = treevae("demo", "-o", tmp_path / "out", "--epochs", 3, "--batch-size", 20, "--seed", 2)
+    model = load(tmp_path / "out" / "model.safetensors")
+    leaves, n_leaves = model.predict(small.x_test), len(model.tree_.leaves)
+    ward = Ward(n_leaves).fit(small.x_test)
+    kept = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    for method, tree, labels in (("TreeVAE", model.tree_, leaves), ("Ward", ward.tree_, ward.labels_)):
+        y = small.y_test
+        expected = [dendrogram_purity(tree, labels, y), leaf_purity(labels, y), accuracy(labels, y), nmi(labels, y)]
+        assert [kept["scores_percent"][method][score] for score in SCORES] == pytest.approx(
+            [100 * value for value in expected]
+        )
+        assert f"{method:8}" + "".join(f"{100 * value:7.1f}" for value in expected) in said
+    assert kept["test_elbo_nats"] == pytest.approx(model.score(small.x_test))
+    assert f"ELBO of the test images: {kept['test_elbo_nats']:.1f} nats" in said
+    given = {"epochs": 3, "batch_size": 20, "random_state": 2, "n_leaves": 3}
+    assert {name: kept["parameters"][name] for name in given} == given
+    assert kept["n_leaves"] == n_leaves
+    assert kept["device"] in ("cpu", "cuda:0")
+    assert kept["versions"]["numpy"] == np.__version__
+    assert n_leaves > 1
+    for k in set(leaves.tolist()):
+        counts = np.bincount(small.y_test[leaves == k])
+        note = f"{small.class_names[counts.argmax()]} {counts.max() / counts.sum():.0%}"
+        assert f"cluster {k}: {(model.labels_ == k).sum()} samples, {note}" in said
+    with Image.open(tmp_path / "out" / "tree.png") as picture:
+        assert min(picture.size) > 100
+
+
+def test_demo_spares_a_model_that_it_did_not_write(run: Path) -> None:
+    before = (run / "model.safetensors").read_bytes()
+    assert "another folder" in error_of("demo", "-o", run)
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+def test_interrupted_demo_ends_with_130(small: FashionSample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_after(0, monkeypatch)
+    assert "not finished" in treevae("demo", "-o", tmp_path, "--epochs", 1, code=130)
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ((60, 60, 60, 60), "TreeVAE is better in DP, LP, ACC and NMI."),
+        ((40, 40, 40, 40), "Ward is better in DP, LP, ACC and NMI."),
+        ((60, 40, 60, 50.04), "TreeVAE is better in DP and ACC; Ward is better in LP; they are equal in NMI."),
+    ],
+)
+def test_verdict_is_the_one_the_table_shows(ours: tuple[float, ...], verdict: str) -> None:
+    scores = {"TreeVAE": dict(zip(SCORES, ours, strict=True)), "Ward": dict.fromkeys(SCORES, 50.0)}
+    assert Demo(TreeVAE(), (), scores, 0.0, 0.0, ()).verdict == verdict
