@@ -389,7 +389,7 @@ def _last_elbo(model: TreeVAE) -> str:
     epochs = [event for event in model.history_ if event["event"] == "EpochEnded" and event["leaf"] is None]
     last, arch = epochs[-1], model.module_.arch
     elbo = last["reconstruction"] - last["kl_root"] - last["kl_nodes"] - last["kl_decisions"]
-    scaled = len(arch.input_shape) == 1 and arch.likelihood != "bernoulli"
+    scaled = len(arch.input_shape) == 1 and arch.likelihood == "gaussian_learnt"
     units = " of scaled features" if scaled else ""
     where = f"epoch {last['epoch']} of {last['epochs']} of the stage {last['stage']!r}"
     return f"{elbo:.1f} nats a sample{units}, in training ({where})"

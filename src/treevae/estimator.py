@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .data.arrays import SMALLEST_SIDE, InputForm, as_array, check_bernoulli, check_images
+from .data.arrays import SMALLEST_SIDE, InputForm, as_array, check_bernoulli, check_images, n_dimensions
 from .model.likelihoods import LIKELIHOODS
 from .model.module import TreeVAEModule
 from .model.networks import NETWORKS, Architecture
@@ -58,7 +58,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     likelihood : {"auto", "bernoulli", "gaussian", "gaussian_learnt"}, default="auto"
         How a leaf explains a sample. "bernoulli" is for values in [0, 1], "gaussian" is squared error (sigma = 1),
         "gaussian_learnt" also learns the spread. "auto" takes "bernoulli" for grey images and for vectors in [0, 1],
-        "gaussian" for colour images and "gaussian_learnt" for all other vectors. Under both Gaussians vectors are
+        "gaussian" for colour images and "gaussian_learnt" for all other vectors. Under "gaussian_learnt" vectors are
         centred and divided by one common scale inside; scores, reconstructions and samples are in the units of X.
         Features in different units should be standardised first, as for k-means.
     network : {"auto", "mlp", "deep_mlp", "cnn"}, default="auto"
@@ -323,7 +323,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def _read(self, X: Any, reset: bool = True) -> tuple[np.ndarray, InputForm]:
         """X as a checked (n, features) matrix, and its form."""
         X = as_array(X)
-        if np.ndim(X) > 2:
+        if n_dimensions(X) > 2:
             X = np.asarray(X)
             if len(X) < (2 if reset else 1):
                 raise ValueError(f"X has n_samples={len(X)}; at least {2 if reset else 1} needed")
@@ -513,12 +513,12 @@ def _plain(value: Any) -> Any:
 
 
 def _centre_and_scale(form: InputForm, likelihood: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What to subtract from and divide by under a Gaussian: each feature's mean, and one scale for all features.
+    """What to subtract from and divide by vectors whose spread is learnt: each feature's mean, and one common scale.
 
-    One scale, because the sizes of features relative to each other are part of the hierarchy. Images, and values that
-    are probabilities, are left alone.
+    One scale, because the sizes of features relative to each other are part of the hierarchy. All else is left as it
+    is: images and probabilities have their range, and sigma = 1 means one unit of X.
     """
-    if form.is_image or likelihood == "bernoulli":
+    if form.is_image or likelihood != "gaussian_learnt":
         return np.zeros(1), np.ones(form.n_features)
     centre = X.mean(axis=0)
     scale = np.sqrt(np.square(X - centre).mean())

@@ -90,6 +90,11 @@ def as_array(X: Any) -> Any:
     return X.toarray() if scipy.sparse.issparse(X) else X
 
 
+def n_dimensions(X: Any) -> int:
+    """The number of dimensions of an array or of nested lists; 2 for anything else that can become an array."""
+    return int(X.ndim) if hasattr(X, "ndim") else np.ndim(X) if isinstance(X, list | tuple) else 2
+
+
 def check_images(X: np.ndarray, any_value: bool) -> None:
     """Raise unless X holds images of finite numbers in [0, 1], or uint8."""
     if X.dtype == np.uint8:

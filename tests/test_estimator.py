@@ -1,0 +1,421 @@
+"""The estimator: what it takes, what it gives, what it refuses, and what it leaves behind."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import treevae
+from treevae import Tree, TreeVAE, load
+from treevae.estimator import SCORE_DRAWS
+from treevae.metrics import accuracy
+from treevae.model import module as module_room
+from treevae.training.checkpoint import ModelFileError
+
+SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "random_state": 0}
+RNG = np.random.default_rng(0)
+GREY = RNG.random((60, 9, 11)).astype(np.float32)
+COLOUR = RNG.random((60, 8, 10, 3))
+VECTORS = RNG.normal(5, 30, (60, 4))
+
+
+@pytest.fixture(scope="module")
+def grey() -> TreeVAE:
+    return TreeVAE(tree=Tree().split(0).split(1), **SMALL).fit(GREY)
+
+
+@pytest.fixture(scope="module")
+def vectors() -> TreeVAE:
+    return TreeVAE(tree=Tree().split(0).split(1), **SMALL).fit(VECTORS)
+
+
+# -- what it takes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("X", "network", "likelihood"),
+    [
+        (GREY, "cnn", "bernoulli"),
+        ((GREY * 255).astype(np.uint8), "cnn", "bernoulli"),
+        (torch.from_numpy(GREY), "cnn", "bernoulli"),
+        (GREY[:, None], "cnn", "bernoulli"),
+        (COLOUR, "cnn", "gaussian"),
+        (np.moveaxis(COLOUR, 3, 1), "cnn", "gaussian"),
+        (VECTORS, "mlp", "gaussian_learnt"),
+        (VECTORS > 0, "mlp", "bernoulli"),
+        (pd.DataFrame(VECTORS, columns=list("abcd")), "mlp", "gaussian_learnt"),
+        (VECTORS.tolist(), "mlp", "gaussian_learnt"),
+    ],
+    ids=["grey", "uint8", "tensor", "chw", "hwc", "chw colour", "vectors", "bools", "frame", "lists"],
+)
+def test_every_kind_of_input(X, network, likelihood):
+    model = TreeVAE(**SMALL).fit(X)
+    assert (model.module_.arch.network, model.module_.arch.likelihood) == (network, likelihood)
+    shape = np.shape(X)
+    n_leaves = len(model.tree_.leaves)
+    assert model.labels_.shape == (60,)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert model.predict_proba(X).shape == (60, n_leaves)
+    assert model.transform(X).shape == (60, 3)
+    assert model.score_samples(X).shape == (60,)
+    assert model.reconstruct(X).shape == model.reconstruct(X, path="all").shape == shape
+    assert model.sample(5).shape == (5, *shape[1:])
+    assert model.sample_all_leaves(2).shape == (2, n_leaves, *shape[1:])
+
+
+def test_the_same_image_in_any_layout_is_the_same_image():
+    models = [TreeVAE(**SMALL).fit(X) for X in (COLOUR, np.moveaxis(COLOUR, 3, 1), torch.from_numpy(COLOUR))]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.labels_, models[0].labels_)
+    last, first = models[0].reconstruct(COLOUR), models[1].reconstruct(np.moveaxis(COLOUR, 3, 1))
+    np.testing.assert_array_equal(np.moveaxis(last, 3, 1), first)
+
+
+def test_sizes_of_levels_are_parameters():
+    model = TreeVAE(
+        n_leaves=3, max_depth=2, latent_dim=[5, 4, 3], hidden_dim=(7, 6), transformation_layers=2, router_layers=3, epochs=1
+    ).fit(VECTORS)
+    arch = model.module_.arch
+    assert (arch.latent_dims, arch.hidden_dims, arch.transformation_layers, arch.router_layers) == ((5, 4, 3), (7, 6), 2, 3)
+    assert model.transform(VECTORS).shape == (60, 5)
+
+
+@pytest.mark.parametrize("rule", ["samples", "reconstruction", "elbo"])
+def test_leaf_rules_and_candidates(rule):
+    model = TreeVAE(**SMALL | {"leaf_rule": rule, "n_init": 3, "epochs": 1}).fit(VECTORS)
+    events = [event["event"] for event in model.history_]
+    assert events.count("CandidatesCompared") == 1 + events.count("LeafChosen")
+
+
+# -- what it gives ------------------------------------------------------------------------------------------------
+
+
+def test_probabilities_and_cuts_are_consistent(grey):
+    proba = grey.predict_proba(GREY)
+    np.testing.assert_allclose(proba.sum(1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(proba.argmax(1), grey.predict(GREY))
+    # leaves from left to right: nodes 3, 4 (under 1) and 2
+    np.testing.assert_allclose(grey.predict_proba(GREY, level=1)[:, 0], proba[:, :2].sum(1), rtol=1e-5)
+    np.testing.assert_array_equal(grey.predict(GREY, level=1), (grey.predict(GREY) == 2).astype(int))
+    np.testing.assert_array_equal(grey.predict(GREY, n_groups=2), grey.predict(GREY, level=1))
+    np.testing.assert_array_equal(grey.predict(GREY, n_groups=3), grey.predict(GREY))
+    assert (grey.predict(GREY, level=0) == 0).all()
+    with pytest.raises(ValueError, match="two ways to cut"):
+        grey.predict(GREY, level=1, n_groups=2)
+    with pytest.raises(ValueError, match="cannot cut into 4 groups"):
+        grey.predict(GREY, n_groups=4)
+
+
+def test_score_is_the_elbo_in_the_units_of_x(vectors):
+    """Scaling X scales densities: log p of 10 x is log p of x minus log 10 for each feature."""
+    bigger = TreeVAE(tree=Tree().split(0).split(1), **SMALL).fit(VECTORS * 10)
+    gap = vectors.score_samples(VECTORS) - bigger.score_samples(VECTORS * 10)
+    np.testing.assert_allclose(gap, 4 * np.log(10), rtol=1e-3)
+    assert vectors.score(VECTORS) == pytest.approx(vectors.score_samples(VECTORS).mean(), rel=1e-5)
+
+
+def test_score_samples_averages_the_elbo(grey):
+    x = torch.from_numpy(GREY.reshape(60, -1))
+    with torch.no_grad():
+        from treevae.model.descent import noise_for
+
+        noise = noise_for(grey.module_.nodes, 400 * 60, torch.Generator().manual_seed(0))
+        exact = grey.module_.elbo(x, noise, samples=400).elbo[0].numpy()
+    spread = np.abs(grey.score_samples(GREY) - exact)
+    assert spread.mean() < 8 / np.sqrt(SCORE_DRAWS)
+    assert abs((grey.score_samples(GREY) - exact).mean()) < 1.0
+
+
+def test_best_path_runs_one_decoder_a_sample(grey, monkeypatch):
+    winners = grey.predict(GREY)
+    x = torch.from_numpy(GREY.reshape(60, -1))
+    found = module_room.descent.infer(grey.module_.nodes, grey.module_.d(x), noise=None)
+    mean = grey.module_.arch.likelihood_model.mean
+    every = module_room.descent.decode(grey.module_.nodes, found.z, mean)[grey.module_.nodes.layout.shown_leaves]
+    expected = every[winners, torch.arange(60)].detach().numpy().reshape(GREY.shape)
+    decoded = []
+    original = module_room.gather
+    monkeypatch.setattr(module_room, "gather", lambda rows: _counting(original(rows), decoded))
+    np.testing.assert_allclose(grey.reconstruct(GREY), expected, rtol=1e-4, atol=1e-6)
+    assert sum(decoded) == 60
+
+
+def _counting(decoder, decoded):
+    decoder.register_forward_pre_hook(lambda module, inputs: decoded.append(inputs[0].shape[1]))
+    return decoder
+
+
+def test_predict_runs_no_decoder_and_no_transformation(grey, monkeypatch):
+    def fail(*_):
+        raise AssertionError("must not run")
+
+    for family in (grey.module_.nodes.decoder, grey.module_.nodes.transformation, grey.module_.nodes.dense):
+        monkeypatch.setattr(family, "forward", fail)
+    assert grey.predict(GREY).shape == (60,)
+
+
+def test_samples_follow_their_seed_and_leaf(grey):
+    np.testing.assert_array_equal(grey.sample(4, random_state=1), grey.sample(4, random_state=1))
+    assert not np.array_equal(grey.sample(4, random_state=1), grey.sample(4, random_state=2))
+    by_leaf = [grey.sample(30, leaf=k, random_state=0).mean(0) for k in range(3)]
+    everywhere = grey.sample_all_leaves(30, random_state=0).mean(0)
+    for k in range(3):  # each leaf has a decoder of its own, and sample(leaf) uses that one
+        gaps = [np.abs(by_leaf[k] - everywhere[j]).mean() for j in range(3)]
+        assert int(np.argmin(gaps)) == k
+    with pytest.raises(ValueError, match="leaf=3; the clusters are numbered 0 to 2"):
+        grey.sample(1, leaf=3)
+    with pytest.raises(ValueError, match="n=0 must be a whole number"):
+        grey.sample(0)
+
+
+def test_samples_of_a_leaf_follow_the_prior_routers():
+    """sample(leaf=k) weighs draws by the probability that the routers send them there."""
+    torch.manual_seed(0)
+    model = TreeVAE(tree=Tree().split(0), **SMALL | {"latent_dim": 1}).fit(VECTORS)
+    module = model.module_
+    stack, row = module.nodes.rows()["router_p"][(0, 0)]
+    decoder, _ = module.nodes.rows()["decoder"][(0, 1)]
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(0)
+        noise = module_room.descent.noise_for(module.nodes, 64 * 200, generator)
+        z = module_room.descent.generate(module.nodes, noise)
+        left = module_room.descent.prior_log_reach(module.nodes, z)[1].exp()
+        means = module.arch.likelihood_model.mean(decoder(z[1]))[0]
+        expected = (left[:, None] * means).sum(0) / left.sum()
+        drawn = module.generate(200, torch.Generator().manual_seed(1), leaf=1).mean(0)
+        spread = means.std(0) / np.sqrt(200)
+    assert stack.n == 1
+    assert row == 0
+    assert ((drawn - expected).abs() < 5 * spread + 1e-4).all()
+
+
+def test_history_is_json_and_tells_the_elbo(grey):
+    assert json.loads(json.dumps(grey.history_)) == grey.history_
+    epochs = [event for event in grey.history_ if event["event"] == "EpochEnded"]
+    assert {"reconstruction", "kl_root", "kl_nodes", "kl_decisions", "kl_weight"} <= set(epochs[0])
+
+
+def test_same_seed_same_model_to_the_bit():
+    first, again = (TreeVAE(**SMALL).fit(VECTORS) for _ in range(2))
+    assert first.tree_ == again.tree_
+    np.testing.assert_array_equal(first.labels_, again.labels_)
+    for name, value in first.module_.state_dict().items():
+        assert torch.equal(value, again.module_.state_dict()[name])
+    assert not np.array_equal(TreeVAE(**SMALL | {"random_state": 1}).fit(VECTORS).transform(VECTORS), first.transform(VECTORS))
+
+
+def hierarchy(seed: int, n: int = 1600, dim: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    """Eight groups in three levels: splits of 4, 2 and 1 in seven orthogonal directions, noise of 0.3."""
+    rng = np.random.default_rng(seed)
+    basis = iter(np.linalg.qr(rng.standard_normal((dim, dim)))[0])
+    centres = np.zeros((8, dim))
+    for level, step in ((1, 4.0), (2, 2.0), (3, 1.0)):
+        for half in np.split(np.arange(8), 2 ** (level - 1)):
+            left, right = np.split(half, 2)
+            direction = step * next(basis)
+            centres[left] -= direction
+            centres[right] += direction
+    y = rng.permutation(np.arange(n) % 8)
+    return centres[y] + 0.3 * rng.standard_normal((n, dim)), y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_a_hierarchy_of_eight_groups_is_recovered(seed):
+    X, y = hierarchy(seed)
+    model = TreeVAE(n_leaves=8, hidden_dim=32, batch_size=64, epochs=10, n_init=5, random_state=seed).fit(X)
+    assert accuracy(model.predict(X), y) >= 0.98
+    assert accuracy(model.predict(X, n_groups=2), y // 4) >= 0.98
+
+
+# -- what it refuses ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "X", "message"),
+    [
+        ({"n_leaves": 33}, VECTORS, r"n_leaves=33 does not fit.*max_depth=5 at most 32"),
+        ({"n_leaves": 1}, VECTORS, "n_leaves=1 does not fit"),
+        ({"n_leaves": 2.5}, VECTORS, r"n_leaves=2.5 must be a whole number of at least 1"),
+        ({"epochs": 0}, VECTORS, "epochs=0 must be a whole number"),
+        ({"batch_size": 1}, VECTORS, "batch_size=1 must be at least 2"),
+        ({"learning_rate": -1}, VECTORS, "learning_rate=-1 must be a positive number"),
+        ({"likelihood": "poisson"}, VECTORS, "likelihood='poisson'; allowed are 'auto', 'bernoulli'"),
+        ({"network": "resnet"}, VECTORS, "network='resnet'; allowed are"),
+        ({"leaf_rule": "size"}, VECTORS, "leaf_rule='size'; allowed are"),
+        ({"device": "abacus"}, VECTORS, "device='abacus' cannot be used"),
+        ({"latent_dim": (3, 3)}, VECTORS, r"latent_dim=\(3, 3\) has 2 sizes; give one number, or 6"),
+        ({"tree": "((1,2),3)"}, VECTORS, r"must be a treevae.Tree"),
+        ({"tree": Tree().split(0).split(1), "max_depth": 1}, VECTORS, "tree has height 2, but max_depth=1"),
+        ({"likelihood": "bernoulli"}, VECTORS, r"needs values in \[0, 1\], but X ranges from"),
+        ({"network": "cnn"}, VECTORS, r"network='cnn' needs images.*X has shape \(60, 4\)"),
+        ({}, np.zeros((60, 2, 9)), "at least 3 pixels a side"),
+        ({}, GREY * 300, r"X holds pixels from .* to 29.*; images must be uint8 or in \[0, 1\]"),
+        ({}, np.where(GREY > 0.99, np.nan, GREY), "X contains NaN or infinity"),
+        ({}, np.where(VECTORS > 60, np.inf, VECTORS), "contains infinity"),
+        ({}, np.zeros((60, 5, 9, 9)), "neither its second nor its last axis has 1, 3 or 4 channels"),
+        ({}, np.zeros((2, 2, 2, 2, 2)), r"X has 5 dimensions"),
+        ({}, np.full((60, 9, 9), "a"), "X has dtype <U1; images must be numbers"),
+        ({}, VECTORS[:1], r"n_samples=1|1 sample"),
+        ({}, GREY[:1], "X has n_samples=1; at least 2 needed"),
+        ({}, GREY[:0], "X has n_samples=0"),
+        ({}, np.ones((60, 4)), "all 60 samples of X are equal; there are no groups to find"),
+        ({}, np.full((60, 9, 9), 0.5), "all 60 samples of X are equal"),
+        ({"likelihood": "gaussian"}, VECTORS * 1e300, "overflow float32"),
+    ],
+)
+def test_bad_input_is_refused_with_its_reason(parameters, X, message):
+    with pytest.raises(ValueError, match=message):
+        TreeVAE(**{"epochs": 1} | parameters).fit(X)
+
+
+def test_unlike_samples_are_refused(grey, vectors):
+    with pytest.raises(ValueError, match=r"samples of shape \(9, 9\), but the model was fitted on samples of shape \(9, 11\)"):
+        grey.predict(GREY[:, :, :9])
+    with pytest.raises(ValueError, match=r"X has shape \(60, 4\), but the model was fitted on images"):
+        grey.predict(VECTORS)
+    with pytest.raises(ValueError, match="3 features, but TreeVAE is expecting 4"):
+        vectors.predict(VECTORS[:, :3])
+    with pytest.raises(ValueError, match="path='longest'; allowed are"):
+        grey.reconstruct(GREY, path="longest")
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "transform", "score_samples", "score", "reconstruct"])
+def test_use_before_fit_is_refused(method):
+    with pytest.raises(Exception, match="not fitted yet"):
+        getattr(TreeVAE(), method)(VECTORS)
+
+
+def test_sampling_and_saving_before_fit_is_refused(tmp_path):
+    for call in (lambda: TreeVAE().sample(), lambda: TreeVAE().save(tmp_path / "m"), lambda: TreeVAE().tree_):
+        with pytest.raises(Exception, match="not fitted yet"):
+            call()
+
+
+def test_a_diverging_loss_says_where():
+    with pytest.raises(FloatingPointError, match=r"stage 'first tree', epoch 1 of 2: reconstruction"):
+        TreeVAE(**SMALL | {"likelihood": "gaussian"}).fit(VECTORS * 1e25)
+
+
+def test_an_interrupt_keeps_the_tree_grown_so_far(monkeypatch):
+    from treevae import estimator
+
+    def interrupted(*args, **kwargs):
+        for event in grow(*args, **kwargs):
+            yield event
+            if type(event).__name__ == "LeafChosen":
+                raise KeyboardInterrupt
+
+    grow = estimator.grow
+    monkeypatch.setattr(estimator, "grow", interrupted)
+    model = TreeVAE(**SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(VECTORS)
+    assert len(model.tree_.leaves) == 2
+    assert model.predict(VECTORS).shape == (60,)
+
+
+# -- what it leaves behind ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("X", [GREY, COLOUR, VECTORS, pd.DataFrame(VECTORS, columns=list("abcd"))])
+def test_save_and_load_give_the_same_answers(X, tmp_path):
+    model = TreeVAE(**SMALL).fit(X)
+    model.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    assert again.get_params() == model.get_params()
+    assert (again.tree_, again.history_, again.plan_) == (model.tree_, model.history_, model.plan_)
+    for method in ("predict", "predict_proba", "transform", "score_samples", "reconstruct"):
+        np.testing.assert_array_equal(getattr(again, method)(X), getattr(model, method)(X))
+    np.testing.assert_array_equal(again.sample(3), model.sample(3))
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    assert (tmp_path / "model.safetensors").stat().st_mode & 0o444 == 0o444 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.fixture(scope="module")
+def saved(vectors, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model.safetensors"
+    vectors.save(path)
+    return path
+
+
+def test_truncated_files_are_refused(saved, tmp_path):
+    whole, cut = saved.read_bytes(), tmp_path / "cut.safetensors"
+    for size in (0, 4, 100, len(whole) // 2, len(whole) - 1):
+        cut.write_bytes(whole[:size])
+        with pytest.raises(ModelFileError, match="not a treevae model, or was cut short"):
+            load(cut)
+
+
+def test_foreign_and_newer_files_are_refused(saved, tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        load(tmp_path / "none")
+    (tmp_path / "text").write_text("hello " * 100)
+    with pytest.raises(ModelFileError, match="not a treevae model"):
+        load(tmp_path / "text")
+    save_file({"a": torch.zeros(1)}, tmp_path / "foreign")
+    with pytest.raises(ModelFileError, match="not one that treevae wrote"):
+        load(tmp_path / "foreign")
+    save_file({"a": torch.zeros(1)}, tmp_path / "newer", {"treevae": json.dumps({"format": 999})})
+    with pytest.raises(ModelFileError, match="has format 999; this treevae reads up to 1, update it"):
+        load(tmp_path / "newer")
+    save_file({"a": torch.zeros(1)}, tmp_path / "broken", {"treevae": "{"})
+    with pytest.raises(ModelFileError, match="unreadable metadata"):
+        load(tmp_path / "broken")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda about, tensors: about.pop("tree"),
+        lambda about, tensors: about.update(tree='{"children": {"0": [1]}, "n_created": 3}'),
+        lambda about, tensors: about["architecture"].update(unknown=1),
+        lambda about, tensors: about["parameters"].update(unknown=1),
+        lambda about, tensors: tensors.pop("labels_"),
+        lambda about, tensors: tensors.update(extra=torch.zeros(1)),
+        lambda about, tensors: tensors.update({k: v[..., :1] for k, v in tensors.items() if k.startswith("module.")}),
+    ],
+)
+def test_files_that_do_not_hold_together_are_refused(spoil, saved, tmp_path):
+    from treevae.training import checkpoint
+
+    about, tensors = checkpoint.read(saved)
+    spoil(about, tensors)
+    checkpoint.write(tmp_path / "spoilt", about, tensors)
+    with pytest.raises(ModelFileError, match="does not hold together"):
+        load(tmp_path / "spoilt")
+
+
+def test_a_failed_save_leaves_the_old_file(vectors, saved, tmp_path, monkeypatch):
+    from treevae.training import checkpoint
+
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(saved.read_bytes())
+
+    def full_disk(tensors, part, metadata):
+        part.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        vectors.save(path)
+    assert path.read_bytes() == saved.read_bytes()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_public_names():
+    assert treevae.__all__ == ["Tree", "TreeVAE", "load"]
+    assert all(getattr(treevae, name) for name in treevae.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Forest'"):
+        _ = treevae.Forest
