@@ -1,5 +1,7 @@
 """Closed forms against torch.distributions, likelihoods against theirs, and a tree whose log p(x) is known exactly."""
 
+import itertools
+
 import pytest
 import torch
 from torch.distributions import Bernoulli, MultivariateNormal, Normal, kl_divergence
@@ -119,7 +121,7 @@ class LinearGaussianTree:
         for leaf in self.tree.leaves:
             mean, variance, log_weight = 0.0, 1.0, 0.0
             path = self.tree.path(leaf)
-            for above, node in zip(path, path[1:], strict=False):
+            for above, node in itertools.pairwise(path):
                 a, b, s = self.edges[node]
                 mean, variance = a * mean + b, a * a * variance + s
                 if len(children := self.tree.children(above)) == 2:
@@ -192,8 +194,8 @@ def test_elbo_reaches_log_p_at_the_true_posterior(tree, monkeypatch):
     """Where the leaves agree, p(z | x) is one Gaussian, q can equal it, and then the bound is tight."""
     by_depth = {1: (0.8, 0.3, 0.5), 2: (-1.2, 0.1, 0.7)}
     edges = {node: by_depth[tree.depth(node)] for node in tree.nodes if node != 0}
-    right = {node: 0.3 for node in tree.routers}
-    model = LinearGaussianTree(tree, edges, {leaf: W for leaf in tree.leaves}, right, monkeypatch)
+    right = dict.fromkeys(tree.routers, 0.3)
+    model = LinearGaussianTree(tree, edges, dict.fromkeys(tree.leaves, W), right, monkeypatch)
     model.set_exact_evidence(W)
     x = model.sample(50)
     torch.testing.assert_close(model.elbo(x), model.log_prob(x), atol=1e-5, rtol=0)

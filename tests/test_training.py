@@ -34,7 +34,10 @@ class Fixed:
     """A stand-in module whose leaves' probabilities are given."""
 
     def __init__(self, tree: Tree, reach: torch.Tensor, n_levels: int = 4) -> None:
-        self.tree, self.arch = tree, dataclasses.replace(ARCH, latent_dims=(3,) * n_levels, hidden_dims=(8,) * (n_levels - 1))
+        self.tree, self.arch = (
+            tree,
+            dataclasses.replace(ARCH, latent_dims=(3,) * n_levels, hidden_dims=(8,) * (n_levels - 1)),
+        )
         self._reach = reach
 
     def eval(self) -> "Fixed":
@@ -227,7 +230,7 @@ def test_small_leaves_are_pruned_smallest_first(monkeypatch):
 
     def reach(x: torch.Tensor) -> torch.Tensor:
         """Every leaf wins its share of the samples, in order."""
-        left = [leaf for leaf in module.tree.leaves]
+        left = list(module.tree.leaves)
         bounds = torch.tensor([share[leaf] for leaf in left]).cumsum(0) * 1000
         winner = torch.bucketize(x[:, 0], bounds, right=True).clamp(max=len(left) - 1)
         return torch.nn.functional.one_hot(winner, len(left)).float()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from .estimator import TreeVAE
 from .metrics import accuracy, contingency, dendrogram_purity, leaf_purity, nmi
 from .tree import Tree
 
-DEMO: dict[str, Any] = {"n_leaves": 10, "epochs": 20, "batch_size": 128, "random_state": 0, "network": "mlp"}
+DEMO: dict[str, Any] = {"n_leaves": 10, "epochs": 16, "batch_size": 128, "random_state": 0, "network": "mlp"}
 SCORES = ("DP", "LP", "ACC", "NMI")
 
 
@@ -89,6 +90,7 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
         tree_picture(model, data.x_test, data.y_test, data.class_names).savefig(folder / "tree.png")
         written.append(folder / "tree.png")
     about = {
+        "command": " ".join(["treevae", *sys.argv[1:]]),
         "scores_percent": scores,
         "test_elbo_nats": elbo,
         "n_leaves": len(model.tree_.leaves),

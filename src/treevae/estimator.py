@@ -21,7 +21,7 @@ from .model.networks import NETWORKS, Architecture
 from .model.scoring import score_terms
 from .progress import Progress
 from .training import checkpoint
-from .training.engine import keep_memory, over
+from .training.engine import CHUNK, LIGHT_CHUNK, keep_memory, over
 from .training.events import Event, TreeChanged
 from .training.growing import Random, grow
 from .training.plan import LEAF_RULES, Plan, Stage
@@ -242,7 +242,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
         The draws depend on the sample alone, so the score of a sample is the same in any company.
         """
-        elbo = self._ask(X, lambda x: score_terms(self.module_, x, SCORE_DRAWS).elbo)
+        elbo = self._ask(X, lambda x: score_terms(self.module_, x, SCORE_DRAWS).elbo, light=False)
         return elbo - np.log(self._scale).sum(dtype=np.float64).astype(np.float32)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -263,7 +263,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         if path not in ("best", "all"):
             raise ValueError(f"path={path!r}; allowed are 'best' (one decoder a sample) and 'all'")
         ask = self.module_.reconstruct_best if path == "best" else self.module_.reconstruct
-        return self._to_user(self._ask(X, ask))
+        return self._to_user(self._ask(X, ask, light=path == "best"))
 
     def sample(self, n: int = 1, leaf: int | None = None, random_state: Any = None) -> np.ndarray:
         """New samples from the model, in the form and units of X.
@@ -314,11 +314,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _ask(self, X: Any, question: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
-        """The answer of the module, in eval mode, for all samples."""
+    def _ask(self, X: Any, question: Callable[[torch.Tensor], torch.Tensor], light: bool = True) -> np.ndarray:
+        """The answer of the module, in eval mode, for all samples; light questions run at most one decoder each."""
         check_is_fitted(self)
         X, _ = self._read(X, reset=False)
-        return over(self.module_, self._tensor(X), question).cpu().numpy()
+        return over(self.module_, self._tensor(X), question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
 
     def _read(self, X: Any, reset: bool = True) -> tuple[np.ndarray, InputForm]:
         """X as a checked (n, features) matrix, and its form."""
@@ -412,6 +412,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         )
 
     def _check_parameters(self) -> None:
+        self._device()
         for name in (
             "n_leaves",
             "max_depth",

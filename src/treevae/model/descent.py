@@ -48,7 +48,7 @@ class Start:
 
 
 def route(nodes: Nodes, d: Levels, start: Start | None = None) -> Routing:
-    """The probability of reaching every node (eq. 18), from the bottom-up alone."""
+    """The probability of reaching every node (eq. 16), from the bottom-up alone."""
     layout = nodes.layout
     logits = nodes.router_q(_evidence(nodes, d, "routers"))
     logit_q = torch.cat(logits).squeeze(-1) if logits else d[layout.top].new_zeros(0, d[layout.top].shape[1])
@@ -68,7 +68,7 @@ def noise_for(nodes: Nodes, rows: int, generator: torch.Generator) -> list[Tenso
 def infer(
     nodes: Nodes, d: Levels, noise: Sequence[Tensor] | None, samples: int = 1, start: Start | None = None
 ) -> Descent:
-    """The posterior of every z, and a sample of it (without noise: its mean), from the roots down (eqs. 11 to 13)."""
+    """The posterior of every z, and a sample of it (without noise: its mean), from the roots down (eqs. 7 to 9)."""
     routing = route(nodes, d, start)
     heads = [head.repeat(1, samples, 1) for head in nodes.dense(_evidence(nodes, d, "all"))]
     z, posteriors, priors = ([] if start is None else [start.z]), [], []
@@ -83,7 +83,7 @@ def infer(
 
 
 def elbo(nodes: Nodes, descent: Descent, x: Tensor) -> ElboTerms:
-    """The terms of the ELBO for x of shape (batch, features), averaged over the M samples (eqs. 17 and 21 to 24)."""
+    """The terms of the ELBO for x of shape (batch, features), averaged over the M samples (eqs. 13 to 20)."""
     layout, samples = nodes.layout, descent.samples
     reach = descent.routing.log_reach.exp()
 

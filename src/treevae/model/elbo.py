@@ -39,7 +39,7 @@ class Gaussian(NamedTuple):
 
 
 def precision_weighted(q_hat: Gaussian, p: Gaussian) -> Gaussian:
-    """q(z_i | z_pa(i), x): the normalised product of the sample's own evidence and the prior (eq. 13).
+    """q(z_i | z_pa(i), x): the normalised product of the sample's own evidence and the prior (eq. 9).
 
     sigma_q^2 = 1 / (1/sigma_hat^2 + 1/sigma_p^2),  mu_q = sigma_q^2 (mu_hat/sigma_hat^2 + mu_p/sigma_p^2),
     both multiplied through by sigma_hat^2 sigma_p^2 so that no small variance is ever divided by.
@@ -56,7 +56,7 @@ def kl_gaussian(q: Gaussian, p: Gaussian) -> Tensor:
 
 
 def kl_decision(logit_q: Tensor, logit_p: Tensor) -> Tensor:
-    """KL(q(c_i | x) || p(c_i | z_i)) of two Bernoulli decisions given as logits of going right (eq. 24)."""
+    """KL(q(c_i | x) || p(c_i | z_i)) of two Bernoulli decisions given as logits of going right (eq. 20)."""
     right = logit_q.sigmoid() * (F.logsigmoid(logit_q) - F.logsigmoid(logit_p))
     left = (-logit_q).sigmoid() * (F.logsigmoid(-logit_q) - F.logsigmoid(-logit_p))
     return left + right
@@ -64,7 +64,7 @@ def kl_decision(logit_q: Tensor, logit_p: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ElboTerms:
-    """The four terms of the ELBO, each of shape (tree, batch), in nats (eqs. 17 and 21 to 24)."""
+    """The four terms of the ELBO, each of shape (tree, batch), in nats (eqs. 13 to 20)."""
 
     reconstruction: Tensor  # E log p(x | z_leaf), leaves weighted by their reach
     kl_root: Tensor

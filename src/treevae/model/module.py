@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ..tree import Tree
 from . import descent
-from .elbo import ElboTerms
+from .elbo import ElboTerms, Gaussian, precision_weighted
 from .layout import Layout, NodeKey
 from .networks import Architecture, BottomUp
 from .nodes import Make, Nodes, Rows, copied_networks, new_networks
-from .stack import gather
+from .stack import frozen_row
 from .subtree import FrozenPath, Subtree
 
 
@@ -75,14 +75,31 @@ class TreeVAEModule(nn.Module):
 
     def reconstruct_best(self, x: Tensor) -> Tensor:
         """The expected x given the most probable leaf's posterior mean; each sample sees one path and one decoder."""
-        d = self.d(x)
+        d, tree, rows_of = self.d(x), self.tree, self.nodes.rows()
+        reach = descent.route(self.nodes, d).log_reach[self.nodes.layout.shown_rows]
+        leaf = reach.argmax(0)  # from left to right
+        result = torch.empty_like(x)
 
-        def z_at(leaf: int, rows: Tensor) -> Tensor:
-            path = self.path_to(leaf)
-            return path.sample(path.heads([at[:, rows] for at in d]))
+        def send(node: int, rows: Tensor, above: Tensor) -> None:
+            """Take samples into a node, given their z above it, and on to the children they are bound for."""
+            key, k = NodeKey(0, node), tree.depth(node)
+            q_hat = Gaussian.from_head(frozen_row(*rows_of["dense"][key])(d[k][:, rows]))
+            if node == 0:
+                p = Gaussian.standard_like(q_hat)
+            else:
+                p = Gaussian.from_head(frozen_row(*rows_of["transformation"][key])(above))
+            z = precision_weighted(q_hat, p).mean
+            if tree.is_leaf(node):
+                output = frozen_row(*rows_of["decoder"][key])(z)
+                result[rows] = self.arch.likelihood_model.mean(output)[0]
+            for child in tree.children(node):
+                below = [tree.leaves.index(i) for i in tree.leaves_below(child)]  # contiguous
+                bound = ((leaf[rows] >= below[0]) & (leaf[rows] <= below[-1])).nonzero().squeeze(1)
+                if len(bound):
+                    send(child, rows[bound], z[:, bound])
 
-        reach = descent.route(self.nodes, d).log_reach[self.nodes.layout.leaf_rows]
-        return self._decode_each(reach.argmax(0), z_at)
+        send(0, torch.arange(len(x), device=x.device), torch.empty(0))
+        return result
 
     def generate(self, n: int, generator: torch.Generator, leaf: int | None = None) -> Tensor:
         """The expected x of n draws from the prior: (n, features).
@@ -100,27 +117,18 @@ class TreeVAEModule(nn.Module):
             i = layout.leaves.index(NodeKey(0, leaf))
             taken = torch.multinomial(log_reach[i].softmax(0), n, generator=generator)
             where = torch.full_like(taken, i)
-        return self._decode_each(where, lambda node, rows: self._z_of(z, node)[:, taken[rows]])
+        result = torch.empty(n, math.prod(self.arch.input_shape), device=log_reach.device, dtype=log_reach.dtype)
+        for i in where.unique().tolist():
+            rows, key = (where == i).nonzero().squeeze(1), layout.leaves[i]
+            decoder = frozen_row(*self.nodes.rows()["decoder"][key])
+            result[rows] = self.arch.likelihood_model.mean(decoder(self._z_of(z, key.node)[:, taken[rows]]))[0]
+        return result
 
     def generate_all(self, n: int, generator: torch.Generator) -> Tensor:
         """The expected x of n draws of the root, each sent to every leaf, from left to right: (n, leaf, features)."""
         z = descent.generate(self.nodes, descent.noise_for(self.nodes, n, generator))
         means = descent.decode(self.nodes, z, self.arch.likelihood_model.mean)
         return means[self.nodes.layout.shown_leaves].transpose(0, 1)
-
-    def _decode_each(self, where: Tensor, z_at: Callable[[int, Tensor], Tensor]) -> Tensor:
-        """The expected x of samples that stand at one leaf each; only the decoders that are needed run.
-
-        ``where`` holds the place of each sample's leaf in the layout; ``z_at(leaf, rows)`` the z of some samples there.
-        """
-        rows_of, leaves = self.nodes.rows()["decoder"], self.nodes.layout.leaves
-        like = self.nodes.layout.path
-        result = torch.empty(len(where), math.prod(self.arch.input_shape), device=like.device, dtype=like.dtype)
-        for i in where.unique().tolist():
-            rows = (where == i).nonzero().squeeze(1)
-            decoder = gather([rows_of[leaves[i]]]).eval()
-            result[rows] = self.arch.likelihood_model.mean(decoder(z_at(leaves[i].node, rows)))[0]
-        return result
 
     def _z_of(self, z: Sequence[Tensor], node: int) -> Tensor:
         """The z of one node, (1, batch, latent), out of all levels'."""

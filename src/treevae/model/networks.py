@@ -142,7 +142,7 @@ def make_decoder(arch: Architecture, n: int, depth: int, generator: torch.Genera
 
 
 class BottomUp(nn.Module):
-    """x -> d of every depth: the encoder gives the deepest, one MLP a step the others (eq. 10).
+    """x -> d of every depth: the encoder gives the deepest, one MLP a step the others (eq. 6).
 
     A node of depth k reads the k-th d from the root, however tall the tree is now.
     """

@@ -15,7 +15,7 @@ from .elbo import ElboTerms, Gaussian, precision_weighted
 from .layout import Layout, NodeKey
 from .networks import Architecture
 from .nodes import Nodes, new_networks
-from .stack import gather
+from .stack import frozen_row
 
 
 class Evidence(NamedTuple):
@@ -44,8 +44,8 @@ class FrozenPath:
     def __init__(self, nodes: Nodes, node: int) -> None:
         rows, keys = nodes.rows(), [NodeKey(0, n) for n in nodes.layout.trees[0].path(node)]
         self._nodes, self._row, self.depth = nodes, nodes.layout.nodes.index(keys[-1]), len(keys) - 1
-        self._dense = [gather([rows["dense"][key]]).eval() for key in keys]
-        self._transformation = [gather([rows["transformation"][key]]).eval() for key in keys[1:]]
+        self._dense = [frozen_row(*rows["dense"][key]) for key in keys]
+        self._transformation = [frozen_row(*rows["transformation"][key]) for key in keys[1:]]
 
     @torch.no_grad()
     def heads(self, d: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -61,13 +61,12 @@ class FrozenPath:
     @torch.no_grad()
     def sample(self, heads: Sequence[Tensor], noise: Sequence[Tensor] | None = None) -> Tensor:
         """A sample of the node's z for each sample of x, (1, batch, latent); without noise: the means all the way."""
-        z = None
+        z = torch.empty(0)
         for k, head in enumerate(heads):
             q_hat = Gaussian.from_head(head.unsqueeze(0))
-            above = z if z is None else Gaussian.from_head(self._transformation[k - 1](z))
-            q = precision_weighted(q_hat, Gaussian.standard_like(q_hat) if above is None else above)
+            p = Gaussian.standard_like(q_hat) if k == 0 else Gaussian.from_head(self._transformation[k - 1](z))
+            q = precision_weighted(q_hat, p)
             z = q.mean if noise is None else q.sample(noise[k])
-        assert z is not None
         return z
 
     def noise(self, batch: int, generator: torch.Generator) -> list[Tensor]:

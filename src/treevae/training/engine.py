@@ -19,6 +19,7 @@ from ..model.module import TreeVAEModule
 from ..model.subtree import Evidence, Subtree
 
 CHUNK = 1024  # samples in a batch of evaluation; bounds the memory that a pass over all data takes
+LIGHT_CHUNK = 4096  # the same for what runs at most one decoder a sample
 
 
 class Objective(Protocol):
@@ -78,17 +79,17 @@ class SubtreeOnSubset:
 
 
 @torch.no_grad()
-def over(module: nn.Module, x: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+def over(module: nn.Module, x: Tensor, ask: Callable[[Tensor], Tensor], chunk: int = CHUNK) -> Tensor:
     """``ask`` of all data, piece by piece, with the module in eval mode; pieces are joined along their first axis."""
     module.eval()
-    return torch.cat([ask(part) for part in x.split(CHUNK)])
+    return torch.cat([ask(part) for part in x.split(chunk)])
 
 
 def keep_memory() -> None:
     """Tell glibc to keep freed memory for the next step instead of giving it back to the system.
 
-    A step's tensors are large enough that malloc would map and unmap each one; faulting the pages in anew costs more
-    than the arithmetic (a 10-leaf step on two cores: 239 ms before, 143 ms after). Does nothing on other systems.
+    A step's tensors are large enough that malloc would map and unmap each one, and faulting the pages in anew takes a
+    good part of a step (benchmarks/cpu_step.py). Does nothing on other systems.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,0 +1,84 @@
+"""How long a training step takes on the CPU, and what keeping freed memory saves.
+
+    python benchmarks/cpu_step.py [--out benchmarks/results/cpu_step.json]
+
+A step is forward, backward and Adam on a batch of 28x28 images with the paper's sizes, on all cores. Each setting runs
+in a process of its own, because glibc's thresholds cannot be taken back; the ratio is of the same run of this script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from treevae import Tree, __version__
+from treevae.model.module import TreeVAEModule
+from treevae.model.networks import Architecture
+from treevae.training.engine import WholeTree, keep_memory
+
+BATCH, STEPS = 256, 15
+
+
+def milliseconds(network: str, n_leaves: int) -> float:
+    """The median step of a tree with this many leaves."""
+    tree = Tree()
+    while len(tree.leaves) < n_leaves:
+        tree = tree.split(min(tree.leaves, key=tree.depth))
+    arch = Architecture((1, 28, 28), network, "bernoulli", (8,) * 6, (128,) * 5)
+    module = TreeVAEModule(arch, [tree], torch.Generator().manual_seed(0))
+    objective = WholeTree(module, torch.rand(4 * BATCH, 784))
+    optimizer, generator = torch.optim.Adam(module.parameters(), fused=True), torch.Generator().manual_seed(0)
+    times = []
+    for step in range(STEPS + 5):
+        start = time.perf_counter()
+        index = torch.randperm(4 * BATCH, generator=generator)[:BATCH]
+        optimizer.zero_grad()
+        objective.terms(index, generator).loss(0.1).backward()
+        optimizer.step()
+        if step >= 5:
+            times.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(times)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cpu_step.json")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # network, leaves, keep memory: one process's share
+    given = parser.parse_args()
+    if given.one:
+        if given.one[2] == "keep":
+            keep_memory()
+        print(milliseconds(given.one[0], int(given.one[1])))
+        return
+    rows = []
+    for network in ("cnn", "mlp"):
+        for n_leaves in (2, 10):
+            plain, kept = (
+                float(subprocess.check_output([sys.executable, __file__, "--one", network, str(n_leaves), memory]))
+                for memory in ("plain", "keep")
+            )
+            rows.append({"network": network, "leaves": n_leaves, "plain_ms": plain, "kept_ms": kept})
+            print(f"{network} {n_leaves:3} leaves  {plain:6.1f} ms  memory kept {kept:6.1f} ms  x {plain / kept:.2f}")
+    about = {
+        "batch": BATCH,
+        "rows": rows,
+        "threads": torch.get_num_threads(),
+        "machine": platform.processor() or platform.machine(),
+        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
+    given.out.parent.mkdir(exist_ok=True)
+    given.out.write_text(json.dumps(about, indent=2) + "\n")
+    print(f"wrote {given.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The documents: their code runs, their names exist, their figures are the recorded ones, nothing is left out."""
+
+import importlib
+import inspect
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from treevae import TreeVAE
+from treevae.cli import app
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_readmes_python_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    found: dict = {}
+    exec(compile(code, "README.md", "exec"), found)
+    assert found["pictures"].shape == (16, 8, 8)
+    assert set(found["coarse"]) == {0, 1, 2}
+    assert (tmp_path / "digits.safetensors").exists()
+
+
+def test_the_readmes_table_is_the_recorded_run():
+    recorded = json.loads((ROOT / "docs" / "runs" / "demo.json").read_text())
+    assert {"command", "seconds_fit", "device", "versions", "parameters"} <= set(recorded)
+    for method, scores in recorded["scores_percent"].items():
+        row = f"| {method} | " + " | ".join(f"{scores[name]:.1f}" for name in ("DP", "LP", "ACC", "NMI")) + " |"
+        assert row in README
+
+
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "benchmarks/RECORDS.md"])
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+def names_of_the_paper() -> list[tuple[str, str]]:
+    rows = re.findall(r"\| `([\w.]+)` \| `([\w/]+\.py)` \|", (ROOT / "docs" / "paper-to-code.md").read_text())
+    assert len(rows) > 20
+    return rows
+
+
+@pytest.mark.parametrize(("name", "file"), names_of_the_paper())
+def test_every_name_of_the_paper_exists(name, file):
+    found = importlib.import_module("treevae." + file.removesuffix(".py").replace("/", "."))
+    for part in name.split("."):
+        found = getattr(found, part)
+
+
+def test_every_file_is_in_the_picture_of_the_house():
+    picture = (ROOT / "docs" / "design.md").read_text()
+    for path in (ROOT / "src" / "treevae").rglob("*.py"):
+        folder = path.parent.name
+        if path.name != "__init__.py" and folder in ("treevae", "model", "training"):
+            assert path.name in picture, path
+
+
+@pytest.mark.parametrize("name", inspect.signature(TreeVAE).parameters)
+def test_every_parameter_is_documented(name):
+    assert re.search(
+        rf"^    {name} : .+\n        \S", (inspect.getdoc(TreeVAE) and TreeVAE.__doc__) or "", re.MULTILINE
+    )
+
+
+def commands() -> dict:
+    return typer.main.get_command(app).commands
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_and_option_is_documented(name):
+    page = (ROOT / "docs" / "commands.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `treevae {name}")]
+    command = commands()[name]
+    assert "Example:" in command.help
+    for option in command.params:
+        if option.param_type_name == "option" and option.name != "help":
+            assert option.help, option.name
+            assert any(f"`{flag}`" in row for flag in option.opts), option.name
+
+
+def test_the_plan_of_the_readme_is_the_default():
+    assert inspect.signature(TreeVAE).parameters["epochs"].default == 150
+    assert "150, the default, is the paper's schedule" in README
