@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import save_file
+from sklearn.exceptions import ConvergenceWarning
 
 import treevae
 from treevae import Tree, TreeVAE, load
@@ -340,6 +341,96 @@ def _umask() -> int:
     return mask
 
 
+def test_a_second_fit_forgets_the_first(tmp_path):
+    model = TreeVAE(**SMALL).fit(pd.DataFrame(VECTORS, columns=list("abcd")))
+    model.fit(GREY)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 99
+    fresh = TreeVAE(**SMALL).fit(GREY)
+    np.testing.assert_array_equal(model.predict_proba(GREY), fresh.predict_proba(GREY))
+
+
+@pytest.mark.parametrize("bad", [np.ones((60, 4)), GREY * 0 + 0.5])
+def test_a_failed_second_fit_leaves_the_first_whole(bad):
+    model = TreeVAE(**SMALL).fit(VECTORS)
+    before = model.score_samples(VECTORS)
+    with pytest.raises(ValueError, match="are equal"):
+        model.fit(bad)
+    model.n_features_in_ = 4  # scikit-learn's bookkeeping follows the last X, as in its own estimators
+    np.testing.assert_array_equal(model.score_samples(VECTORS), before)
+    with pytest.raises(ValueError, match="are equal"):
+        (fresh := TreeVAE(**SMALL)).fit(bad)
+    with pytest.raises(Exception, match="not fitted yet"):
+        fresh.predict(bad)
+
+
+def test_numpy_numbers_as_parameters_can_be_fitted_and_saved(tmp_path):
+    parameters = {
+        "n_leaves": np.int64(2),
+        "max_depth": np.int64(2),
+        "latent_dim": np.array([2, 2, 2]),
+        "hidden_dim": [np.int64(4), 4],
+        "epochs": np.int32(1),
+        "batch_size": np.int64(6),
+        "learning_rate": np.float32(1e-3),
+        "n_init": np.int8(2),
+        "device": torch.device("cpu"),
+    }
+    model = TreeVAE(**parameters).fit(VECTORS)
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").predict(VECTORS), model.predict(VECTORS))
+
+
+def test_odd_arrays_are_copied_not_shared():
+    X = np.ascontiguousarray(GREY.reshape(60, -1))
+    X.setflags(write=False)
+    model = TreeVAE(**SMALL).fit(X)
+    np.testing.assert_array_equal(model.predict(X[::-1]), model.predict(X)[::-1])
+    half = torch.from_numpy(GREY).bfloat16()
+    assert TreeVAE(**SMALL).fit(half).predict(half).shape == (60,)
+
+
+def test_units_are_found_in_float64():
+    far = (VECTORS + 1e6).astype(np.float32)
+    model = TreeVAE(**SMALL).fit(far)
+    np.testing.assert_allclose(model.reconstruct(far).mean(0), far.mean(0, dtype=np.float64), atol=30)
+    assert model._units.scale == pytest.approx(VECTORS.std(axis=0).mean(), rel=0.2)
+
+
+def test_floats_sent_to_a_model_of_bytes_must_be_in_range():
+    bytes_ = (COLOUR * 255).astype(np.uint8)
+    model = TreeVAE(**SMALL | {"likelihood": "gaussian"}).fit(bytes_)
+    np.testing.assert_allclose(model.score_samples(bytes_ / 255), model.score_samples(bytes_), rtol=1e-4)
+    with pytest.raises(ValueError, match="X holds pixels from"):
+        model.predict(bytes_.astype(float))
+    assert model.sample(3).max() < 10
+
+
+def test_fewer_leaves_than_asked_for_are_announced():
+    with pytest.warns(ConvergenceWarning, match=r"fewer than n_leaves=32"):
+        TreeVAE(**SMALL | {"n_leaves": 32, "epochs": 1}).fit(VECTORS)
+
+
+def test_many_samples_come_in_blocks(grey):
+    drawn = grey.sample(600, leaf=1, random_state=0)
+    assert drawn.shape == (600, 9, 11)
+    assert len(np.unique(drawn.reshape(600, -1), axis=0)) > 590
+    assert grey.sample_all_leaves(600).shape == (600, 3, 9, 11)
+
+
+def test_the_device_of_a_fitted_model_is_where_its_module_is(vectors, saved):
+    model = load(saved)
+    model.set_params(device="meta")
+    np.testing.assert_array_equal(model.predict(VECTORS), vectors.predict(VECTORS))
+    with pytest.raises(ValueError, match="device='abacus' cannot be used"):
+        load(saved, device="abacus")
+
+
+def test_saving_into_no_folder_says_so(vectors, tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        vectors.save(tmp_path / "none" / "m")
+
+
 @pytest.fixture(scope="module")
 def saved(vectors, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "model.safetensors"
@@ -379,7 +470,7 @@ def test_foreign_and_newer_files_are_refused(saved, tmp_path):
         lambda about, tensors: about.update(tree='{"children": {"0": [1]}, "n_created": 3}'),
         lambda about, tensors: about["architecture"].update(unknown=1),
         lambda about, tensors: about["parameters"].update(unknown=1),
-        lambda about, tensors: tensors.pop("labels_"),
+        lambda about, tensors: tensors.pop("labels"),
         lambda about, tensors: tensors.update(extra=torch.zeros(1)),
         lambda about, tensors: tensors.update({k: v[..., :1] for k, v in tensors.items() if k.startswith("module.")}),
     ],

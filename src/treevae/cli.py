@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -135,9 +136,6 @@ def fit(
     table = read(data, drop or ())
     if (out / MODEL).exists() and not force:
         raise ValueError(f"{out} already holds a model; name another folder with -o, or replace it with --force")
-    _make_writable(out)
-    typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {data}.")
-
     from .estimator import TreeVAE
 
     model = TreeVAE(
@@ -156,9 +154,14 @@ def fit(
         random_state=seed,
         verbose=True,
     )
+    model._check_parameters()  # before anything is written
+    _make_writable(out)
+    typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {data}.")
     started, whole = time.perf_counter(), True
     try:
-        model.fit(table.frame)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", category=UserWarning)  # of fewer leaves than asked for: said below
+            model.fit(table.frame)
     except KeyboardInterrupt:
         whole = False
     seconds = time.perf_counter() - started

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -74,7 +76,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         leaving out those whose smaller child holds less than 5 % of the samples. 1 is the paper.
     epochs : int, default=150
         The one knob for time against quality: epochs of a growth stage. The other stages' epochs, the step of the
-        learning rate and the slope of the KL weight keep the paper's proportions to it.
+        learning rate and the slope of the KL weight keep the paper's proportions to it. 15 is a quick look; below that
+        the KL weight has too few epochs to rise, and samples mean little.
     batch_size : int, default=256
         Samples in a training step; never more than a tenth of the samples, so that small data can be split too. A
         leaf needs one batch of samples to be split.
@@ -160,23 +163,31 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def fit(self, X: Any, y: Any = None) -> TreeVAE:
         """Grow the tree on X and return self.
 
-        An interrupt (Ctrl-C) is passed on, but leaves the estimator fitted with the tree grown so far, if there is one.
+        On Linux the process keeps memory that training frees, for speed, from then on. An interrupt (Ctrl-C) is passed
+        on, but leaves the estimator fitted with the tree grown so far, if there is one.
 
         Parameters
         ----------
         X : array-like, torch tensor, pandas frame or scipy sparse matrix of shape (n_samples, n_features); or images
-            Images are (n, h, w), (n, c, h, w) or (n, h, w, c), in [0, 1] or uint8. Sparse matrices are made dense.
+            Images are (n, h, w), (n, c, h, w) or (n, h, w, c), in [0, 1] or uint8, which is read as [0, 1] and comes
+            back so from ``reconstruct`` and ``sample``. Sparse matrices are made dense.
         y : ignored
             Present for scikit-learn's sake.
         """
         self._check_parameters()
         X, form = self._read(X)
-        self._form, self._arch = form, self._architecture(form, X)
-        self._shift, self._scale = _centre_and_scale(form, self._arch.likelihood, X)
-        x = self._tensor(X)
+        arch = self._architecture(form, X)
+        units = _Units.of(form, arch.likelihood, X)
+        x = _tensor(X, units, arch.likelihood, self._device())
         self._check_samples(x)
-        batch_size = max(2, min(self.batch_size, len(x) // 10))
-        plan = Plan.paper(self.epochs, self.n_leaves, batch_size, self.n_init, self.leaf_rule, self.learning_rate)
+        plan = Plan.paper(
+            int(self.epochs),
+            int(self.n_leaves),
+            max(2, min(int(self.batch_size), len(x) // 10)),
+            int(self.n_init),
+            self.leaf_rule,
+            float(self.learning_rate),
+        )
         seed = check_random_state(self.random_state).randint(2**31 - 1)
 
         history: list[dict[str, Any]] = []
@@ -184,23 +195,39 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         keep_memory()
         with Progress(self.verbose) as progress:
             try:
-                for event in grow(self._arch, x, plan, Random.from_seed(seed, x.device), self.tree):
+                for event in grow(arch, x, plan, Random.from_seed(seed, x.device), self.tree):
                     progress.show(event)
                     history.append(_record(event))
                     if isinstance(event, TreeChanged):
                         module = event.module
             except KeyboardInterrupt:
                 if module is not None:
-                    self._keep(module, plan, history, x)
+                    self._keep(module, plan, history, form, units, x)
                 raise
         assert module is not None
-        self._keep(module, plan, history, x)
+        self._keep(module, plan, history, form, units, x)
+        if self.tree is None and len(module.tree.leaves) < self.n_leaves:
+            warnings.warn(
+                f"the tree has {len(module.tree.leaves)} leaves, fewer than n_leaves={self.n_leaves}: the others were "
+                "too small to split, or were pruned. More epochs, more samples or a smaller batch_size can give more",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
-    def _keep(self, module: TreeVAEModule, plan: Plan, history: list[dict[str, Any]], x: torch.Tensor) -> None:
-        """Store what was fitted."""
-        self.module_, self.plan_, self.history_ = module.eval(), plan, history
+    def _keep(
+        self,
+        module: TreeVAEModule,
+        plan: Plan,
+        history: list[dict[str, Any]],
+        form: InputForm,
+        units: _Units,
+        x: torch.Tensor,
+    ) -> None:
+        """Store what was fitted, all at once: until here an earlier fit stays whole."""
         self.labels_ = over(module, x, module.reach).argmax(1).cpu().numpy()
+        self.module_, self.plan_, self.history_ = module.eval(), plan, history
+        self._form, self._units = form, units
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -225,7 +252,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         return self._groups(level, n_groups)[leaf]
 
     def predict_proba(self, X: Any, level: int | None = None, n_groups: int | None = None) -> np.ndarray:
-        """The probability of each cluster, (n_samples, n_clusters); cut as in :meth:`predict`."""
+        """The probability of each cluster, (n_samples, n_clusters); cut as in :meth:`predict`.
+
+        A group's probability is the sum over its leaves. :meth:`predict` keeps cuts nested by taking the group of the
+        most probable leaf, which is now and then not the most probable group.
+        """
         reach = self._ask(X, lambda x: self.module_.reach(x))
         groups = self._groups(level, n_groups)
         return reach @ np.eye(groups.max() + 1, dtype=reach.dtype)[groups]
@@ -240,10 +271,10 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def score_samples(self, X: Any) -> np.ndarray:
         """The ELBO of each sample in nats, a lower bound of log p(x), from 10 Monte Carlo draws.
 
-        The draws depend on the sample alone, so the score of a sample is the same in any company.
+        The draws depend on the sample alone, so the score of a sample is the same in any company, up to rounding.
         """
         elbo = self._ask(X, lambda x: score_terms(self.module_, x, SCORE_DRAWS).elbo, light=False)
-        return elbo - np.log(self._scale).sum(dtype=np.float64).astype(np.float32)
+        return elbo - np.float32(self._form.n_features * np.log(self._units.scale))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean ELBO of the samples in nats; higher is better."""
@@ -301,15 +332,16 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         check_is_fitted(self)
         about = {
             "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
-            "architecture": self._arch.to_dict(),
+            "architecture": self.module_.arch.to_dict(),
             "tree": self.tree_.to_json(),
             "form": self._form.to_dict(),
             "plan": asdict(self.plan_),
             "history": self.history_,
+            "scale": self._units.scale,
             "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
         }
         tensors = {f"module.{name}": value for name, value in self.module_.state_dict().items()}
-        tensors |= {name: torch.from_numpy(getattr(self, name)) for name in ("labels_", "_shift", "_scale")}
+        tensors |= {"labels": torch.from_numpy(self.labels_), "shift": torch.from_numpy(self._units.shift)}
         checkpoint.write(path, about, tensors)
 
     # -- inside -------------------------------------------------------------------------------------------------
@@ -318,7 +350,12 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         """The answer of the module, in eval mode, for all samples; light questions run at most one decoder each."""
         check_is_fitted(self)
         X, _ = self._read(X, reset=False)
-        return over(self.module_, self._tensor(X), question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
+        x = _tensor(X, self._units, self.module_.arch.likelihood, self._where())
+        return over(self.module_, x, question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
+
+    def _where(self) -> torch.device:
+        """The device of the fitted module."""
+        return next(self.module_.parameters()).device
 
     def _read(self, X: Any, reset: bool = True) -> tuple[np.ndarray, InputForm]:
         """X as a checked (n, features) matrix, and its form."""
@@ -327,30 +364,29 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             X = np.asarray(X)
             if len(X) < (2 if reset else 1):
                 raise ValueError(f"X has n_samples={len(X)}; at least {2 if reset else 1} needed")
-            check_images(X, any_value=self.likelihood.startswith("gaussian"))
+            if reset:
+                any_value = self.likelihood.startswith("gaussian")
+            else:  # floats sent to a model of uint8 images must be in [0, 1] as well
+                any_value = self.module_.arch.likelihood != "bernoulli" and not self._form.from_bytes
+            check_images(X, any_value)
             form = InputForm.of(X) if reset else self._form
             if reset:
                 self.n_features_in_ = form.n_features
+                self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
             return form.to_matrix(X), form
         if not reset and self._form.is_image:
             raise ValueError(
-                f"X has shape {np.shape(X)}, but the model was fitted on images of shape {self._form.user_shape}"
+                f"X has shape {np.shape(X)}, but the model was fitted on images of shape {self._form.user_shape}; "
+                "give (n, ...) of them, one image as X[None]"
             )
-        X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
+        X = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32), ensure_min_samples=2 if reset else 1)
         return X, InputForm.of(X)
 
-    def _tensor(self, X: np.ndarray) -> torch.Tensor:
-        """The samples as the model sees them, on its device."""
-        with np.errstate(over="ignore"):
-            x = ((X - self._shift) / self._scale).astype(np.float32)
-        if not np.isfinite(x).all():
-            raise ValueError("X holds values that overflow float32; rescale or clip them")
-        if self._arch.likelihood == "bernoulli":
-            check_bernoulli(x)
-        return torch.from_numpy(x).to(self._device())
-
     def _to_user(self, matrix: np.ndarray) -> np.ndarray:
-        return self._form.to_user((matrix * self._scale + self._shift).astype(np.float32))
+        return self._form.to_user((matrix * self._units.scale + self._units.shift).astype(np.float32))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
 
     def _groups(self, level: int | None, n_groups: int | None) -> np.ndarray:
         """The group of each leaf, from left to right, after a cut."""
@@ -380,7 +416,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _generator(self, random_state: Any) -> torch.Generator:
         chance = check_random_state(self.random_state if random_state is None else random_state)
-        return torch.Generator(self._device()).manual_seed(int(chance.randint(2**31 - 1)))
+        return torch.Generator(self._where()).manual_seed(int(chance.randint(2**31 - 1)))
 
     def _architecture(self, form: InputForm, X: np.ndarray) -> Architecture:
         """The networks' shapes for this data."""
@@ -407,8 +443,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             likelihood,
             _per_level("latent_dim", self.latent_dim, self.max_depth + 1),
             _per_level("hidden_dim", self.hidden_dim, self.max_depth),
-            self.transformation_layers,
-            self.router_layers,
+            int(self.transformation_layers),
+            int(self.router_layers),
         )
 
     def _check_parameters(self) -> None:
@@ -463,7 +499,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     @property
     def _n_features_out(self) -> int:
-        return self._arch.latent_dims[0]
+        return self.module_.arch.latent_dims[0]
 
 
 def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
@@ -475,6 +511,7 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
         The file is foreign, cut short, inconsistent, or was written by a newer treevae. Loading never runs code.
     """
     about, tensors = checkpoint.read(path)
+    TreeVAE(device=device)._device()  # an unusable device is not the file's fault
     try:
         return _restore(about, tensors, device)
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
@@ -487,16 +524,16 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: st
     if parameters["tree"] is not None:
         parameters["tree"] = Tree.from_json(parameters["tree"])
     model = TreeVAE(**parameters | {"device": device})
-    model._arch = checkpoint.rebuild(Architecture, about["architecture"])
+    arch = checkpoint.rebuild(Architecture, about["architecture"])
     model._form = checkpoint.rebuild(InputForm, about["form"])
     stages = {name: checkpoint.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
     model.plan_, model.history_ = checkpoint.rebuild(Plan, about["plan"] | stages), about["history"]
-    for name in ("labels_", "_shift", "_scale"):
-        setattr(model, name, tensors.pop(name).numpy())
+    model.labels_ = tensors.pop("labels").numpy()
+    model._units = _Units(tensors.pop("shift").numpy(), float(about["scale"]))
     model.n_features_in_ = model._form.n_features
     if about["feature_names"]:
         model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
-    module = TreeVAEModule(model._arch, [Tree.from_json(about["tree"])], torch.Generator())
+    module = TreeVAEModule(arch, [Tree.from_json(about["tree"])], torch.Generator())
     module.load_state_dict({name.removeprefix("module."): value for name, value in tensors.items()})
     model.module_ = module.to(model._device()).eval()
     return model
@@ -510,20 +547,45 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, np.generic):
         return value.item()
-    return list(value) if isinstance(value, tuple | np.ndarray) else value
+    if isinstance(value, torch.device):
+        return str(value)
+    return [_plain(part) for part in value] if isinstance(value, list | tuple | np.ndarray) else value
 
 
-def _centre_and_scale(form: InputForm, likelihood: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What to subtract from and divide by vectors whose spread is learnt: each feature's mean, and one common scale.
+@dataclass(frozen=True)
+class _Units:
+    """How samples are moved and scaled before the model sees them, and back."""
 
-    One scale, because the sizes of features relative to each other are part of the hierarchy. All else is left as it
-    is: images and probabilities have their range, and sigma = 1 means one unit of X.
-    """
-    if form.is_image or likelihood != "gaussian_learnt":
-        return np.zeros(1), np.ones(form.n_features)
-    centre = X.mean(axis=0)
-    scale = np.sqrt(np.square(X - centre).mean())
-    return centre, np.full(form.n_features, scale if scale > 0 else 1.0)
+    shift: np.ndarray  # of each feature, or (1,) for all
+    scale: float
+
+    @classmethod
+    def of(cls, form: InputForm, likelihood: str, X: np.ndarray) -> _Units:
+        """Under a learnt spread, vectors lose their mean and are divided by one common scale.
+
+        One scale, because the sizes of features relative to each other are part of the hierarchy. All else is left as
+        it is: images and probabilities have their range, and sigma = 1 means one unit of X.
+        """
+        if form.is_image or likelihood != "gaussian_learnt":
+            return cls(np.zeros(1), 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = X.mean(axis=0, dtype=np.float64)
+            scale = float(np.sqrt(np.square(X - centre).mean()))
+        if not np.isfinite(scale):
+            raise ValueError(f"X holds values up to {np.abs(X).max():g}, whose squares overflow; rescale or clip them")
+        return cls(centre, scale or 1.0)
+
+
+def _tensor(X: np.ndarray, units: _Units, likelihood: str, device: torch.device) -> torch.Tensor:
+    """Samples as the model sees them, a copy on its device."""
+    with np.errstate(over="ignore"):
+        scaled = (X - units.shift) / units.scale if likelihood == "gaussian_learnt" else X
+        x = np.array(scaled, dtype=np.float32, order="C")
+    if not np.isfinite(x).all():
+        raise ValueError("X holds values that overflow float32; rescale or clip them")
+    if likelihood == "bernoulli":
+        check_bernoulli(x)
+    return torch.from_numpy(x).to(device)
 
 
 def _per_level(name: str, value: int | Sequence[int], n: int) -> tuple[int, ...]:

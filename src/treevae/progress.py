@@ -25,9 +25,8 @@ class Progress:
             TimeRemainingColumn(elapsed_when_finished=False),
             TextColumn("{task.fields[terms]}"),
             console=self._console,
-            disable=not (wanted and self._console.is_terminal),
+            disable=not (wanted and (self._console.is_terminal or self._console.is_jupyter)),
         )
-        self._wanted = wanted
         self._task = self._bar.add_task("starting", total=1.0, terms="")
 
     def __enter__(self) -> Progress:
@@ -38,8 +37,8 @@ class Progress:
         self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Print a line that stays, if wanted."""
-        if self._wanted:
+        """Print a line that stays, if anything is shown."""
+        if not self._bar.disable:
             self._console.print(text, highlight=False)
 
     def show(self, event: Event) -> None:
@@ -51,11 +50,11 @@ class Progress:
                 terms = f"rec {event.reconstruction:.1f}  KL {kl:.1f} × {event.kl_weight:.3f}"
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
                 self._bar.update(self._task, completed=event.progress, description=description, terms=terms)
-            case LeafChosen() if not self._bar.disable:
+            case LeafChosen():
                 self.say(f"  splitting node {event.leaf}, {event.samples} samples")
-            case CandidatesCompared() if not self._bar.disable:
+            case CandidatesCompared():
                 self.say(f"  kept candidate {event.chosen + 1} of {len(event.losses)}")
-            case LeafPruned() if not self._bar.disable:
+            case LeafPruned():
                 self.say(f"  pruned node {event.leaf}, which won {event.share:.1%} of the samples")
-            case TreeChanged() if not self._bar.disable:
+            case TreeChanged():
                 self.say(f"  {len(event.tree.leaves)} leaves")

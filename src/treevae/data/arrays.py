@@ -24,6 +24,7 @@ class InputForm:
 
     layout: str  # "vector", "hw", "chw" or "hwc"
     shape: tuple[int, ...]  # (features,) or (channels, height, width)
+    from_bytes: bool = False  # images that came as uint8; others mean the same in [0, 1]
 
     @property
     def is_image(self) -> bool:
@@ -46,8 +47,9 @@ class InputForm:
         """The form of an array, found from its dimensions."""
         if X.ndim == 2:
             return cls("vector", X.shape[1:])
+        from_bytes = X.dtype == np.uint8
         if X.ndim == 3:
-            return cls("hw", (1, *X.shape[1:]))
+            return cls("hw", (1, *X.shape[1:]), from_bytes)
         if X.ndim != 4:
             raise ValueError(
                 f"X has {X.ndim} dimensions, shape {X.shape}; expected (n, features), or images as (n, h, w), "
@@ -59,7 +61,9 @@ class InputForm:
                 f"X has shape {X.shape}, and neither its second nor its last axis has 1, 3 or 4 channels; "
                 "for other channel counts pass flattened vectors"
             )
-        return cls("chw", X.shape[1:]) if first else cls("hwc", (X.shape[3], *X.shape[1:3]))
+        if first and last and X.shape[1] != X.shape[3]:  # the one that is not usual as a side decides: 3 before 1 and 4
+            first = X.shape[1] == 3 or (X.shape[3] != 3 and X.shape[1] < X.shape[3])
+        return cls("chw", X.shape[1:], from_bytes) if first else cls("hwc", (X.shape[3], *X.shape[1:3]), from_bytes)
 
     def to_matrix(self, X: np.ndarray) -> np.ndarray:
         """(n, features) float32, contiguous; uint8 images are divided by 255."""
@@ -86,7 +90,8 @@ class InputForm:
 def as_array(X: Any) -> Any:
     """X as a numpy array where it is a torch tensor, as a dense one where it is sparse, else as it is."""
     if isinstance(X, torch.Tensor):
-        X = X.detach().cpu().numpy()
+        X = X.detach().cpu()
+        X = (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
     return X.toarray() if scipy.sparse.issparse(X) else X
 
 
@@ -116,6 +121,6 @@ def check_bernoulli(matrix: np.ndarray) -> None:
     low, high = matrix.min(), matrix.max()
     if low < 0 or high > 1:
         raise ValueError(
-            f"likelihood='bernoulli' needs values in [0, 1], but X ranges from {low:g} to {high:g}; scale X, or use "
-            "likelihood='gaussian_learnt' (or 'auto')"
+            f"likelihood='bernoulli' (which 'auto' takes for training data in [0, 1]) needs values in [0, 1], but X "
+            f"ranges from {low:g} to {high:g}; scale or clip X, or fit with likelihood='gaussian_learnt'"
         )

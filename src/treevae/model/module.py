@@ -17,6 +17,8 @@ from .nodes import Make, Nodes, Rows, copied_networks, new_networks
 from .stack import frozen_row
 from .subtree import FrozenPath, Subtree
 
+GENERATE_BLOCK = 256  # draws made at a time; bounds the memory of generating
+
 
 class TreeVAEModule(nn.Module):
     """A TreeVAE as a torch module.
@@ -107,6 +109,9 @@ class TreeVAEModule(nn.Module):
         Each draw goes down the tree as the prior routers decide. With a ``leaf`` (a node) only draws that end there
         are wanted: n of 64 n draws are taken, in proportion to the probability that the routers send them there.
         """
+        if n > GENERATE_BLOCK:
+            sizes = [min(GENERATE_BLOCK, n - done) for done in range(0, n, GENERATE_BLOCK)]
+            return torch.cat([self.generate(size, generator, leaf) for size in sizes])
         layout, draws = self.nodes.layout, n if leaf is None else 64 * n
         z = descent.generate(self.nodes, descent.noise_for(self.nodes, draws, generator))
         log_reach = descent.prior_log_reach(self.nodes, z)[layout.leaf_rows]  # (leaf, draws)
@@ -126,6 +131,9 @@ class TreeVAEModule(nn.Module):
 
     def generate_all(self, n: int, generator: torch.Generator) -> Tensor:
         """The expected x of n draws of the root, each sent to every leaf, from left to right: (n, leaf, features)."""
+        if n > GENERATE_BLOCK:
+            sizes = [min(GENERATE_BLOCK, n - done) for done in range(0, n, GENERATE_BLOCK)]
+            return torch.cat([self.generate_all(size, generator) for size in sizes])
         z = descent.generate(self.nodes, descent.noise_for(self.nodes, n, generator))
         means = descent.decode(self.nodes, z, self.arch.likelihood_model.mean)
         return means[self.nodes.layout.shown_leaves].transpose(0, 1)

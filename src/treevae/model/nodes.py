@@ -76,7 +76,7 @@ class Nodes(nn.Module):
 
     def __init__(self, arch: Architecture, d_dims: Sequence[int], layout: Layout, make: Make) -> None:
         super().__init__()
-        self.arch, self.d_dims, self.layout = arch, tuple(d_dims), layout
+        self.arch, self.layout = arch, layout
         z_dims, hidden = arch.latent_dims, arch.hidden_dims
         below_roots = layout.select(lambda tree, node: node != 0)
         with_head = layout.nodes if layout.top == 0 else below_roots  # a subtree is given the z of its root

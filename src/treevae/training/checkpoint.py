@@ -24,6 +24,8 @@ class ModelFileError(ValueError):
 def write(path: str | os.PathLike[str], about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Write a file; one that is already there is replaced only once the new one is whole."""
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; make it first")
     part = path.with_name(path.name + ".part")
     try:
         save_file(
