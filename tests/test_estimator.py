@@ -167,6 +167,14 @@ def test_predict_runs_no_decoder_and_no_transformation(grey, monkeypatch):
     assert grey.predict(GREY).shape == (60,)
 
 
+@pytest.mark.parametrize("method", ["predict_proba", "transform", "score_samples"])
+def test_answers_do_not_depend_on_the_order(vectors, method):
+    answer = getattr(vectors, method)(VECTORS)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(60)
+        np.testing.assert_allclose(getattr(vectors, method)(VECTORS[order]), answer[order], rtol=1e-5, atol=1e-6)
+
+
 def test_samples_follow_their_seed_and_leaf(grey):
     np.testing.assert_array_equal(grey.sample(4, random_state=1), grey.sample(4, random_state=1))
     assert not np.array_equal(grey.sample(4, random_state=1), grey.sample(4, random_state=2))

@@ -15,7 +15,15 @@ ASKS_A_CLUSTERER = (
     "the check reads classifier_tags.multi_class of whatever accepts sparse input and has predict_proba; a clusterer "
     "has no classifier_tags, so it ends in AttributeError. test_sparse_input_equals_dense checks what it means to"
 )
-EXCLUDED = {"check_estimator_sparse_array": ASKS_A_CLUSTERER, "check_estimator_sparse_matrix": ASKS_A_CLUSTERER}
+FINER_THAN_FLOAT32 = (
+    "the check compares answers to a relative 1e-7, less than half the spacing of float32, in which the model computes: "
+    "matrix products round a row differently at another place. test_estimator.py checks the same to 1e-5"
+)
+EXCLUDED = {
+    "check_estimator_sparse_array": ASKS_A_CLUSTERER,
+    "check_estimator_sparse_matrix": ASKS_A_CLUSTERER,
+    "check_methods_sample_order_invariance": FINER_THAN_FLOAT32,
+}
 
 SMALL = TreeVAE(n_leaves=3, max_depth=2, latent_dim=2, hidden_dim=16, epochs=4, learning_rate=2e-2, random_state=0)
 
