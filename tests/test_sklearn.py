@@ -16,7 +16,7 @@ ASKS_A_CLUSTERER = (
     "has no classifier_tags, so it ends in AttributeError. test_sparse_input_equals_dense checks what it means to"
 )
 FINER_THAN_FLOAT32 = (
-    "the check compares answers to a relative 1e-7, less than half the spacing of float32, in which the model computes: "
+    "the check compares answers to a relative 1e-7, less than float32 can hold, in which the model computes: "
     "matrix products round a row differently at another place. test_estimator.py checks the same to 1e-5"
 )
 EXCLUDED = {
