@@ -136,6 +136,8 @@ def fit(
     table = read(data, drop or ())
     if (out / MODEL).exists() and not force:
         raise ValueError(f"{out} already holds a model; name another folder with -o, or replace it with --force")
+    from sklearn.exceptions import ConvergenceWarning
+
     from .estimator import TreeVAE
 
     model = TreeVAE(
@@ -160,7 +162,7 @@ def fit(
     started, whole = time.perf_counter(), True
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", category=UserWarning)  # of fewer leaves than asked for: said below
+            warnings.simplefilter("ignore", category=ConvergenceWarning)  # of fewer leaves than asked for: said below
             model.fit(table.frame)
     except KeyboardInterrupt:
         whole = False
