@@ -15,11 +15,12 @@ MAY_USE = {
     "model": {"tree"},
     "training": {"tree", "model"},
     "progress": {"training"},
-    "estimator": {"tree", "model", "training", "progress", "data"},
+    "fitting": {"tree", "model", "training", "progress"},
+    "estimator": {"tree", "model", "training", "fitting", "data"},
     "baselines": {"tree", "model", "training", "data"},
     "view": {"tree", "data", "estimator"},
     "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
-    "cli": {"data", "estimator", "view", "demo"},
+    "cli": {"data", "training", "estimator", "view", "demo"},
 }
 
 

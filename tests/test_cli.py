@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from treevae import Tree, TreeVAE, cli, estimator, load
+from treevae import Tree, TreeVAE, cli, fitting, load
 from treevae import demo as demo_module
 from treevae.baselines.ward import Ward
 from treevae.cli import app
@@ -29,6 +29,7 @@ from treevae.training.plan import LEAF_RULES
 
 CHANCE = np.random.default_rng(0)
 VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
+RUN_FILES = ("model.safetensors", "labels.csv", "tree.txt", "tree.json")
 TINY = ("--n-leaves", "2", "--epochs", "1", "--device", "cpu")
 
 
@@ -118,7 +119,7 @@ def test_help_names_all_that_is_allowed(option: str, allowed: Iterable[str]) -> 
 def test_fit_writes_model_labels_and_tree(data: Path, tmp_path: Path) -> None:
     said = treevae("fit", data / "x.npy", "-o", tmp_path / "new" / "run", *TINY)
     run = tmp_path / "new" / "run"
-    assert {file.name for file in run.iterdir()} == {"model.safetensors", "labels.csv", "tree.txt", "tree.json"}
+    assert {file.name for file in run.iterdir()} == {*RUN_FILES, "run.json"}
     model = load(run / "model.safetensors")
     assert rows_of(run / "labels.csv") == [
         ["sample", "cluster"],
@@ -192,26 +193,26 @@ def test_fit_reports_wrong_parameters_and_divergence_in_a_line(
         assert f"Error: {option}='abacus'" in said
         assert "Traceback" not in said
 
-    def diverge(*_: Any) -> Iterator[Any]:
+    def diverge(_: Any) -> Iterator[Any]:
         raise DivergedError("training diverged in stage 'first tree'")
 
-    monkeypatch.setattr(estimator, "grow", diverge)
+    monkeypatch.setattr(fitting.Grove, "events", diverge)
     assert "Error: training diverged" in treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=1)
 
 
 def interrupt_after(n_trees: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let training be interrupted once so many trees have been grown."""
-    grow = estimator.grow
+    events = fitting.Grove.events
 
-    def interrupted(*arguments: Any) -> Iterator[Any]:
+    def interrupted(grove: fitting.Grove) -> Iterator[Any]:
         seen = 0
-        for event in grow(*arguments):
+        for happened in events(grove):
             if seen == n_trees:
                 raise KeyboardInterrupt
-            seen += isinstance(event, TreeChanged)
-            yield event
+            seen += happened is not None and isinstance(happened[1], TreeChanged)
+            yield happened
 
-    monkeypatch.setattr(estimator, "grow", interrupted)
+    monkeypatch.setattr(fitting.Grove, "events", interrupted)
 
 
 def test_interrupted_fit_saves_the_tree_grown_so_far(
@@ -229,8 +230,8 @@ def test_interrupted_fit_saves_the_tree_grown_so_far(
 def test_fit_interrupted_too_early_says_so(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_after(0, monkeypatch)
     said = treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=130)
-    assert "nothing to save" in said
-    assert not any(tmp_path.iterdir())
+    assert f"before the first split was trained. Go on with: treevae fit --resume {tmp_path}" in said
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 # -- predict ----------------------------------------------------------------------------------------------------

@@ -49,24 +49,30 @@ def test_precision_weighted_is_the_normalised_product_of_densities(draw):
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_likelihoods(name, draw):
-    likelihood, x = LIKELIHOODS[name], draw(6, 5).sigmoid()
+    """Two leaves that explain the samples of the same run, and of different ones."""
+    likelihood, both = LIKELIHOODS[name], draw(2, 6, 5).sigmoid()
     output = 3 * draw(2, 6, 5 * likelihood.outputs)
-    if name == "bernoulli":
+    for x, run_of in ((both[:1], torch.tensor([0, 0])), (both, torch.tensor([1, 0]))):
+        check_likelihood(likelihood, x, output, run_of)
+
+
+def check_likelihood(likelihood, given, output, run_of):
+    x = given[run_of]
+    if likelihood is LIKELIHOODS["bernoulli"]:
         p = output.sigmoid()
         expected = (x * p.log() + (1 - x) * (1 - p).log()).sum(-1)
-        binary = x.round()
-        exact = Bernoulli(logits=output).log_prob(binary).sum(-1)
-        torch.testing.assert_close(likelihood.log_prob(binary, output), exact)
+        exact = Bernoulli(logits=output).log_prob(x.round()).sum(-1)
+        torch.testing.assert_close(likelihood.log_prob(given.round(), output, run_of), exact)
     else:
         mean, raw = output[..., :5], output[..., 5:]
         variance = torch.nn.functional.softplus(raw) + LEARNT_VARIANCE_FLOOR if likelihood.outputs == 2 else 1.0
         expected = Normal(mean, torch.as_tensor(variance, dtype=torch.float64).sqrt()).log_prob(x).sum(-1)
         torch.testing.assert_close(likelihood.mean(output), mean)
-    torch.testing.assert_close(likelihood.log_prob(x, output), expected)
+    torch.testing.assert_close(likelihood.log_prob(given, output, run_of), expected)
 
 
 def test_loss_at_weight_one_is_minus_the_elbo(draw):
-    terms = ElboTerms(*(draw(1, 9) for _ in range(4)))
+    terms = ElboTerms(draw(4, 1, 9))
     torch.testing.assert_close(terms.loss(), -terms.elbo.mean())
     torch.testing.assert_close(terms.loss(0.25), 0.25 * terms.kl.mean() - terms.reconstruction.mean())
 

@@ -18,6 +18,7 @@ from treevae.metrics import accuracy
 from treevae.model import module as module_room
 from treevae.model.networks import CnnDecoder
 from treevae.training.checkpoint import ModelFileError
+from treevae.training.growing import Grove
 
 SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -148,8 +149,9 @@ def test_best_path_runs_one_decoder_a_sample(grey, monkeypatch):
     winners = grey.predict(GREY)
     x = torch.from_numpy(GREY.reshape(60, -1))
     found = module_room.descent.infer(grey.module_.nodes, grey.module_.d(x), noise=None)
-    mean = grey.module_.arch.likelihood_model.mean
-    every = module_room.descent.decode(grey.module_.nodes, found.z, mean)[grey.module_.nodes.layout.shown_leaves]
+    every = module_room.descent.decode(grey.module_.nodes, found.z, grey.module_._expected)[
+        grey.module_.nodes.layout.shown_leaves
+    ]
     expected = every[winners, torch.arange(60)].detach().numpy().reshape(GREY.shape)
     decoded = []
     plain = CnnDecoder.forward
@@ -200,7 +202,8 @@ def test_samples_of_a_leaf_follow_the_prior_routers():
         generator = torch.Generator().manual_seed(0)
         noise = module_room.descent.noise_for(module.nodes, 64 * 200, generator)
         z = module_room.descent.generate(module.nodes, noise)
-        left = module_room.descent.prior_log_reach(module.nodes, z)[1].exp()
+        logits = module_room.descent.prior_logits(module.nodes, z)
+        left = module_room.descent.log_reach(module.nodes, logits)[1].exp()
         means = module.arch.likelihood_model.mean(decoder(z[1]))[0]
         expected = (left[:, None] * means).sum(0) / left.sum()
         drawn = module.generate(200, torch.Generator().manual_seed(1), leaf=1).mean(0)
@@ -308,16 +311,14 @@ def test_a_diverging_loss_says_where():
 
 
 def test_an_interrupt_keeps_the_tree_grown_so_far(monkeypatch):
-    from treevae import estimator
-
-    def interrupted(*args, **kwargs):
-        for event in grow(*args, **kwargs):
-            yield event
-            if type(event).__name__ == "LeafChosen":
+    def interrupted(grove):
+        for happened in events(grove):
+            yield happened
+            if happened is not None and type(happened[1]).__name__ == "LeafChosen":
                 raise KeyboardInterrupt
 
-    grow = estimator.grow
-    monkeypatch.setattr(estimator, "grow", interrupted)
+    events = Grove.events
+    monkeypatch.setattr(Grove, "events", interrupted)
     model = TreeVAE(**SMALL)
     with pytest.raises(KeyboardInterrupt):
         model.fit(VECTORS)

@@ -7,11 +7,11 @@ import torch
 from twin import Twin, plain
 
 from treevae.model import descent
-from treevae.model.elbo import ElboTerms
+from treevae.model.elbo import TERMS
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.model.stack import NodeStack, gather
-from treevae.model.subtree import Subtree
+from treevae.model.subtree import FrozenPath, Subtree
 from treevae.tree import Tree
 
 BATCH = 12
@@ -111,14 +111,14 @@ def test_elbo_equals_the_recursive_twin(tree, arch, training, samples):
 def test_trees_side_by_side_equal_each_alone(training):
     arch, trees = ARCHITECTURES["levels of many sizes"], [TREES["two leaves"], UNEVEN, TREES["one-child nodes"]]
     module, x = random_module(arch, trees, training), random_x(arch)
-    alone = [module.candidate(r) for r in range(len(trees))]
+    alone = [TreeVAEModule.of([(module, r)]) for r in range(len(trees))]
     noise = descent.noise_for(module.nodes, BATCH, generator(5))
     terms = module.elbo(x, noise)
     for r, candidate in enumerate(alone):
         assert candidate.tree == trees[r]
         of_tree = noise_by_node(module, noise, r)
         own = [torch.stack([of_tree[node] for node in level]) for level in trees[r].levels]
-        for name in ElboTerms.names():
+        for name in TERMS:
             torch.testing.assert_close(getattr(terms, name)[r], getattr(candidate.elbo(x, own), name)[0])
 
 
@@ -138,30 +138,35 @@ def test_reach_sums_to_one_and_follows_the_routers():
     torch.testing.assert_close(reach, torch.stack(expected, 1))
 
 
+def path_noise(path: FrozenPath, arch: Architecture) -> list[torch.Tensor]:
+    draw = generator(7)
+    return [torch.randn(1, BATCH, dim, generator=draw).double() for dim in arch.latent_dims[: path.depth + 1]]
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
 @pytest.mark.parametrize("leaf", [2, 4])
 def test_subtree_equals_its_share_of_the_attached_tree(arch, leaf):
     """Each candidate's ELBO is what the twin finds below the leaf once that candidate is attached."""
     tree = Tree().split(0).split(1)
     module, x = random_module(arch, [tree], False), random_x(arch)
-    subtree = Subtree(arch, module.bottom_up.d_dims, leaf, tree.depth(leaf), 2, generator(6)).double().eval()
+    subtree = Subtree.new(arch, module.bottom_up.d_dims, tree.depth(leaf), 2, generator(6)).double().eval()
     path = module.path_to(leaf)
-    evidence = path.evidence(module.d(x))
-    path_noise, noise = path.noise(BATCH, generator(7)), descent.noise_for(subtree.nodes, BATCH, generator(8))
-    z = path.sample(evidence.heads, path_noise)
-    terms = subtree.elbo(x, evidence, z, noise)
+    evidence = path.unpacked(path.packed(module.d(x))[None])
+    _, noise = descent.noise_for(subtree.nodes, BATCH, generator(8))  # the z of the roots is given
+    z = path.sample(evidence.heads, path_noise(path, arch))
+    terms = subtree.elbo(x[None], evidence, z, [noise])
     assert terms.kl_root.abs().max() == 0
 
     before = module.state_dict()
     for candidate in (0, 1):
         grown = random_module(arch, [tree], False)
-        grown.attach(subtree, candidate)
+        grown.attach(leaf, subtree, candidate)
         assert grown.tree == tree.split(leaf)
         twin = Twin(grown)
         twin.d, twin.x, twin.samples = twin.bottom_up(x), x, 1
         children = grown.tree.children(leaf)
-        twin.noise = {child: noise[1][2 * candidate + side] for side, child in enumerate(children)}
-        found = twin.below(leaf, z[0], evidence.log_reach.exp())
+        twin.noise = {child: noise[2 * candidate + side] for side, child in enumerate(children)}
+        found = twin.below(leaf, z[0], evidence.log_reach[0].exp())
         for name in ("reconstruction", "kl_nodes", "kl_decisions"):
             torch.testing.assert_close(getattr(terms, name)[candidate], getattr(found, name))
     for name, value in module.state_dict().items():
@@ -179,10 +184,12 @@ def test_path_sample_is_what_the_descent_draws():
     for node in module.tree.nodes:
         path = module.path_to(node)
         own = [rows[above][None] for above in module.tree.path(node)]
-        evidence = path.evidence(module.d(x))
+        evidence = path.unpacked(path.packed(module.d(x))[None])
         torch.testing.assert_close(path.sample(evidence.heads, own)[0], drawn[node])
         row = module.nodes.layout.nodes.index((0, node))
-        torch.testing.assert_close(evidence.log_reach, found.routing.log_reach[row])
+        torch.testing.assert_close(evidence.log_reach[0], descent.log_reach(module.nodes, found.logit_q)[row])
+        for k, at in enumerate(evidence.d):
+            torch.testing.assert_close(at, module.d(x)[path.depth + k])
 
 
 def test_pruning_keeps_every_other_network():

@@ -1,29 +1,40 @@
 """The recipe: schedules, which leaf is split, what is frozen, what is pruned, what is told."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
 
 from treevae.model import descent
-from treevae.model.elbo import ElboTerms
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.model.subtree import Subtree
-from treevae.training import growing
-from treevae.training.engine import SubtreeOnSubset, WholeTree, over
+from treevae.training import growing, loop
 from treevae.training.events import CandidatesCompared, EpochEnded, LeafChosen, LeafPruned, TreeChanged
-from treevae.training.growing import Random, choose_leaf, grow
-from treevae.training.loop import DivergedError, train
+from treevae.training.growing import Grove, Task, choose_leaf, compare, prune
+from treevae.training.loop import DivergedError, Training
+from treevae.training.objectives import SubtreeOnSubset, WholeTree
 from treevae.training.plan import Plan, Stage
+from treevae.training.samples import Samples, over
 from treevae.tree import Tree
 
 ARCH = Architecture((5,), "mlp", "bernoulli", (3,) * 4, (8,) * 3)
 CPU = torch.device("cpu")
 
 
-def data(n: int = 80) -> torch.Tensor:
-    return torch.rand(n, 5, generator=torch.Generator().manual_seed(1)).round()
+def data(n: int = 80, budget: int | None = None) -> Samples:
+    return Samples(torch.rand(n, 5, generator=torch.Generator().manual_seed(1)).round(), CPU, budget)
+
+
+def fixed_module(tree: Tree | None = None, arch: Architecture = ARCH) -> TreeVAEModule:
+    return TreeVAEModule(arch, [tree or Tree().split(0)], torch.Generator().manual_seed(0))
+
+
+def grown(samples: Samples, plan: Plan, seed: int = 0, tree: Tree | None = None) -> list:
+    """The events of one run."""
+    happened = Grove(ARCH, samples, plan, [seed], tree).events()
+    return [event for _, event in filter(None, happened)]
 
 
 def tiny(**changes) -> Plan:
@@ -50,7 +61,7 @@ class Fixed:
 def chosen(reach: list[list[float]], tree: Tree, n_levels: int = 4, **plan):
     """What choose_leaf says when the rows of ``reach`` are the samples."""
     rows = torch.arange(len(reach), dtype=torch.float32)[:, None]
-    found = choose_leaf(Fixed(tree, torch.tensor(reach), n_levels), rows, tiny(**plan), Random.from_seed(0, CPU))
+    found = choose_leaf(Fixed(tree, torch.tensor(reach), n_levels), Samples(rows, CPU), tiny(**plan), seed=0)
     return None if found is None else (found[0], found[1].tolist())
 
 
@@ -89,33 +100,45 @@ def test_steps_of_a_stage_on_the_papers_mnist():
 # -- the loop -----------------------------------------------------------------------------------------------------
 
 
+def trained(objective: WholeTree | SubtreeOnSubset, samples: Samples, stage: Stage, seed: int = 0) -> list:
+    return [done for done in Training(objective, samples, stage, 16, [seed]).run() if done is not None]
+
+
 def test_a_short_last_batch_is_dropped_and_rates_are_followed(monkeypatch):
-    module = TreeVAEModule(ARCH, [Tree().split(0)], torch.Generator().manual_seed(0))
-    objective, sizes, weights = WholeTree(module, data(50)), [], []
-    plain = objective.terms
-    monkeypatch.setattr(objective, "terms", lambda index, g: sizes.append(len(index)) or plain(index, g))
-    original = ElboTerms.loss
-    monkeypatch.setattr(ElboTerms, "loss", lambda self, w: weights.append(w) or original(self, w))
+    samples = data(50)
+    objective, seen = WholeTree(fixed_module(), samples), []
     stage = Stage("s", 3, kl_step=0.25, learning_rate=1e-3, drop_after=2)
-    epochs = list(train(objective, stage, 16, torch.Generator().manual_seed(0)))
-    assert sizes == [16] * 9
-    assert weights == [0] * 3 + [0.25] * 3 + [0.5] * 3
-    assert [epoch for epoch, _ in epochs] == [0, 1, 2]
+    training = Training(objective, samples, stage, 16, [0])
+    stepper, plain = training._stepper, objective.terms
+
+    def terms(index, noise):
+        seen.append((index, stepper.kl_weight.item(), stepper.adam.learning_rate.item()))
+        return plain(index, noise)
+
+    monkeypatch.setattr(objective, "terms", terms)
+    epochs = [done for done in training.run() if done is not None]
+    assert [tuple(index.shape) for index, _, _ in seen] == [(1, 16)] * 9
+    assert [weight for _, weight, _ in seen] == [0] * 3 + [0.25] * 3 + [0.5] * 3
+    assert [rate for _, _, rate in seen] == pytest.approx([1e-3] * 6 + [1e-4] * 3)
+    for epoch in range(3):
+        rows = torch.cat([index.flatten() for index, _, _ in seen[3 * epoch : 3 * epoch + 3]])
+        assert len(set(rows.tolist())) == 48  # no sample twice in an epoch
+    assert [(done.epoch, done.last) for done in epochs] == [(0, False), (1, False), (2, True)]
 
 
 def test_training_improves_the_elbo():
-    module = TreeVAEModule(ARCH, [Tree().split(0)], torch.Generator().manual_seed(0))
+    samples = data()
     stage = Stage("s", 30, kl_step=0.0, learning_rate=1e-2, drop_after=100)
-    means = [m for _, m in train(WholeTree(module, data()), stage, 16, torch.Generator().manual_seed(0))]
+    means = [done.means for done in trained(WholeTree(fixed_module(), samples), samples, stage)]
     assert means[-1]["reconstruction"] > means[0]["reconstruction"] + 1
 
 
 def test_a_loss_that_is_not_finite_names_stage_epoch_and_term():
-    arch = dataclasses.replace(ARCH, likelihood="gaussian")
-    module = TreeVAEModule(arch, [Tree().split(0)], torch.Generator().manual_seed(0))
+    module = fixed_module(arch=dataclasses.replace(ARCH, likelihood="gaussian"))
+    samples = Samples(data().x * 1e30, CPU)
     stage = Stage("first tree", 2, kl_step=0.0, learning_rate=1e-3, drop_after=100)
     with pytest.raises(DivergedError, match=r"stage 'first tree', epoch 1 of 2: reconstruction = -?(inf|nan)"):
-        list(train(WholeTree(module, data() * 1e30), stage, 16, torch.Generator().manual_seed(0)))
+        trained(WholeTree(module, samples), samples, stage)
 
 
 # -- choosing a leaf ----------------------------------------------------------------------------------------------
@@ -154,20 +177,20 @@ def test_growing_stops_when_enough_leaves_count():
 @pytest.mark.parametrize("rule", ["reconstruction", "elbo"])
 def test_other_rules_take_the_leaf_with_most_loss(rule):
     module = TreeVAEModule(ARCH, [THREE], torch.Generator().manual_seed(3)).eval()
-    x, plan = data(), tiny(leaf_rule=rule, batch_size=1)
-    found = choose_leaf(module, x, plan, Random.from_seed(5, CPU))
+    samples, plan = data(), tiny(leaf_rule=rule, batch_size=1)
+    found = choose_leaf(module, samples, plan, seed=5)
     assert found is not None
 
-    nodes, generator = module.nodes, Random.from_seed(5, CPU).training
+    nodes, generator, x = module.nodes, torch.Generator().manual_seed(5), samples.x[None]
     with torch.no_grad():
-        descended = descent.infer(nodes, module.d(x), descent.noise_for(nodes, len(x), generator))
+        descended = descent.infer(nodes, module.d(x), descent.noise_for(nodes, len(samples), generator))
         log_px, kl = descent.leaf_terms(nodes, descended, x)
         terms = descent.elbo(nodes, descended, x)
-    reach = descended.routing.log_reach[nodes.layout.leaf_rows].exp()
+        reach = descent.log_reach(nodes, descended.logit_q)[nodes.layout.leaf_rows].exp()
     torch.testing.assert_close((reach * log_px).sum(0), terms.reconstruction[0])
     torch.testing.assert_close((reach * kl).sum(0), terms.kl[0])
     loss = (reach * ((kl if rule == "elbo" else 0) - log_px)).sum(1)
-    sure = over(module, x, module.reach) >= 1 / 3
+    sure = over(module, samples, module.reach) >= 1 / 3
     eligible = {key.node for key in nodes.layout.leaves if sure[:, THREE.leaves.index(key.node)].any()}
     by_loss = [nodes.layout.leaves[i].node for i in loss.argsort(descending=True).tolist()]
     assert found[0] == next(leaf for leaf in by_loss if leaf in eligible)
@@ -178,17 +201,17 @@ def test_other_rules_take_the_leaf_with_most_loss(rule):
 
 def test_everything_outside_the_subtree_is_frozen_to_the_byte():
     module = TreeVAEModule(ARCH, [THREE], torch.Generator().manual_seed(0))
-    x, random = data(), Random.from_seed(0, CPU)
+    samples = data()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    subtree = Subtree(ARCH, module.bottom_up.d_dims, 2, 1, 2, random.weights)
+    subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 2, torch.Generator().manual_seed(0))
     fresh = {name: value.clone() for name, value in subtree.state_dict().items()}
-    list(train(SubtreeOnSubset(module, subtree, x, torch.arange(40)), tiny().subtree, 16, random.training))
+    trained(SubtreeOnSubset([module], [2], subtree, samples, [torch.arange(40)]), samples, tiny().subtree)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert not module.training
     moved = {name for name, value in subtree.state_dict().items() if not torch.equal(value, fresh[name])}
     assert moved == set(fresh)  # every weight and running statistic of the subtree was trained
 
-    module.attach(subtree, candidate=1)
+    module.attach(2, subtree, candidate=1)
     rows = module.nodes.rows()
     for kind, of_kind in subtree.nodes.rows().items():
         for key, (stack, i) in of_kind.items():
@@ -201,7 +224,7 @@ def test_everything_outside_the_subtree_is_frozen_to_the_byte():
 
 def test_events_tell_the_whole_story():
     plan = tiny()
-    events = list(grow(ARCH, data(160), plan, Random.from_seed(0, CPU)))
+    events = grown(data(160), plan)
     epochs = [e for e in events if isinstance(e, EpochEnded)]
     splits = [e for e in events if isinstance(e, LeafChosen)]
     assert [e.epoch for e in epochs if e.stage == "first tree"] == [1, 2]
@@ -218,7 +241,7 @@ def test_events_tell_the_whole_story():
 
 
 def test_a_fixed_tree_is_trained_as_it_is():
-    events = list(grow(ARCH, data(), tiny(), Random.from_seed(0, CPU), THREE))
+    events = grown(data(), tiny(), tree=THREE)
     assert {type(e) for e in events} == {EpochEnded, TreeChanged}
     assert {e.stage for e in events if isinstance(e, EpochEnded)} == {"first tree", "final"}
     assert events[-1].tree == THREE
@@ -236,8 +259,8 @@ def test_small_leaves_are_pruned_smallest_first(monkeypatch):
         return torch.nn.functional.one_hot(winner, len(left)).float()
 
     monkeypatch.setattr(module, "reach", reach)
-    x = torch.arange(1000.0)[:, None].expand(-1, 5)
-    events = list(growing._prune(module, x, 0.01))
+    samples = Samples(torch.arange(1000.0)[:, None].expand(-1, 5), CPU)
+    events = list(prune(module, samples, 0.01))
     assert [e for e in events if isinstance(e, LeafPruned)] == [LeafPruned(3, 0.004)]
     assert module.tree == THREE.prune(3)
 
@@ -246,16 +269,17 @@ def test_of_several_candidates_the_best_that_did_not_collapse_is_kept(monkeypatc
     losses, shares = torch.tensor([5.0, 1.0, 3.0]), torch.tensor([[0.5, 0.5], [0.99, 0.01], [0.3, 0.7]])
     monkeypatch.setattr(growing, "evaluate", lambda *_: losses)
     objective = type("Stub", (), {"shares": lambda self: shares})()
-    compared = growing._compare(objective, 7, tiny().subtree, tiny(), Random.from_seed(0, CPU))
+    task = Task(tiny().subtree, seed=0, leaf=7)
+    compared = compare(objective, data(), task, tiny())
     assert compared.chosen == 2  # candidate 1 has the lowest loss but an empty child
     assert compared.leaf == 7
     shares[:] = torch.tensor([1.0, 0.0])
-    assert growing._compare(objective, 7, tiny().subtree, tiny(), Random.from_seed(0, CPU)).chosen == 1
+    assert compare(objective, data(), task, tiny()).chosen == 1
 
 
 def test_candidates_are_compared_by_their_true_loss():
     """The first tree kept is the candidate whose own ELBO, computed alone, is best."""
-    events = list(grow(ARCH, data(160), tiny(n_init=3, n_leaves=2), Random.from_seed(0, CPU)))
+    events = grown(data(160), tiny(n_init=3, n_leaves=2))
     compared = next(e for e in events if isinstance(e, CandidatesCompared))
     assert len(set(compared.losses)) == 3
     alive = [loss for loss, share in zip(compared.losses, compared.smaller_shares, strict=True) if share >= 0.05]
@@ -264,9 +288,91 @@ def test_candidates_are_compared_by_their_true_loss():
 
 def test_same_seed_same_weights_to_the_bit():
     def run(seed: int) -> dict[str, torch.Tensor]:
-        return list(grow(ARCH, data(160), tiny(), Random.from_seed(seed, CPU)))[-1].module.state_dict()
+        return grown(data(160), tiny(), seed)[-1].module.state_dict()
 
     first, again, other = run(0), run(0), run(1)
     assert first.keys() == again.keys()
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert first.keys() != other.keys() or any(not torch.equal(first[name], other[name]) for name in first)
+
+
+# -- several runs, windows, going on ------------------------------------------------------------------------------
+
+
+def story(grove: Grove) -> tuple[list, list[dict[str, torch.Tensor]]]:
+    """What happens to a grove's runs until the end, and their weights then."""
+    told = [(r, getattr(event, "tree", event)) for r, event in filter(None, grove.events())]
+    return told, [run.module.state_dict() for run in grove.runs]
+
+
+def shape_of(event):
+    """An event without the numbers that rounding changes."""
+    match event:
+        case EpochEnded():
+            return event.stage, event.leaf, event.epoch, event.progress
+        case CandidatesCompared():
+            return event.leaf, event.chosen
+    return event
+
+
+def assert_same_weights(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("n_init", [1, 2])
+def test_runs_side_by_side_equal_each_alone(n_init):
+    """The same samples, noise and trees, whoever stands beside; the weights up to rounding."""
+    plan = tiny(n_init=n_init, n_leaves=5)
+    told, weights = story(Grove(ARCH, data(160), plan, [0, 1, 2]))
+    for r in range(3):
+        alone, (own,) = story(Grove(ARCH, data(160), plan, [r]))
+        assert [shape_of(event) for run, event in told if run == r] == [shape_of(event) for _, event in alone]
+        for name, value in own.items():
+            torch.testing.assert_close(weights[r][name], value, rtol=1e-3, atol=2e-4)  # a step moves by 1e-3
+
+
+def test_runs_of_different_length_are_trained_together():
+    """Subtrees on different numbers of samples: at least once several runs share a training."""
+    grove, shared = Grove(ARCH, data(160), tiny(n_leaves=5), [0, 1, 2]), []
+    for happened in grove.events():
+        if happened is None and grove._training is not None and len(grove._members) > 1:
+            shared.append((grove._tasks[0].leaf is None, tuple(grove._training.objective.n_samples)))
+    assert any(whole for whole, _ in shared)
+    assert any(len(set(sizes)) > 1 for whole, sizes in shared if not whole)
+
+
+@pytest.mark.parametrize("n_init", [1, 2])
+def test_samples_that_visit_in_pieces_train_the_same_model(n_init):
+    plan = tiny(n_init=n_init)
+    told, (weights,) = story(Grove(ARCH, data(160), plan, [0]))
+    pieces = data(160, budget=5 * 4 * 64)
+    assert pieces.window(0, 16) == 32  # a whole tree's; less where a subtree's evidence is kept as well
+    again, (in_pieces,) = story(Grove(ARCH, pieces, plan, [0]))
+    assert [shape_of(event) for _, event in told] == [shape_of(event) for _, event in again]
+    for name, value in weights.items():
+        torch.testing.assert_close(in_pieces[name], value, rtol=1e-3, atol=2e-4)  # a step moves by 1e-3
+
+
+@pytest.mark.parametrize("budget", [None, 5 * 4 * 64], ids=["resident", "in pieces"])
+@pytest.mark.parametrize("n_init", [1, 2])
+@pytest.mark.parametrize("seeds", [[0], [0, 1, 2]], ids=["one run", "three runs"])
+def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, n_init, budget, monkeypatch):
+    monkeypatch.setattr(loop, "PAUSE", 0)
+    plan = tiny(n_init=n_init, n_leaves=4)
+    grove, states, told = Grove(ARCH, data(160, budget), plan, seeds), [], []
+    for happened in grove.events():
+        if happened is not None:
+            told.append((happened[0], getattr(happened[1], "tree", happened[1])))
+        else:
+            about, tensors = grove.state()
+            states.append((len(told), json.dumps(about), {name: value.clone() for name, value in tensors.items()}))
+    weights = [run.module.state_dict() for run in grove.runs]
+    assert len(states) > 50
+    for so_far, about, tensors in states[:: len(states) // 12]:
+        other = Grove(ARCH, data(160, budget), plan, seeds)
+        other.restore(json.loads(about), tensors)
+        rest, end = story(other)
+        assert rest == told[so_far:]
+        for ours, theirs in zip(end, weights, strict=True):
+            assert_same_weights(ours, theirs)

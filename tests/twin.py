@@ -20,7 +20,7 @@ def plain(stack: NodeStack, row: int) -> nn.Module:
     def copied(layer: nn.Module, **values: Tensor) -> nn.Module:
         for name, value in values.items():
             getattr(layer, name).data = value[row].detach().clone().reshape(getattr(layer, name).shape)
-        return layer.double()
+        return layer.to(next(stack.parameters()))
 
     def norm(own: NormLeaky, layer: type) -> list[nn.Module]:
         values = {k: getattr(own, k) for k in ("weight", "bias", "running_mean", "running_var")}
@@ -65,7 +65,7 @@ class Found:
 
 
 class Twin:
-    """A module's one tree, node by node, in float64."""
+    """A module's one tree, node by node, in the module's precision: float64 for an oracle."""
 
     def __init__(self, module: TreeVAEModule, tree_index: int = 0) -> None:
         self.arch, self.tree = module.arch, module.nodes.layout.trees[tree_index]
@@ -81,6 +81,10 @@ class Twin:
         for net in (self.encoder, *self.steps, *(net for nets in self.nets.values() for net in nets.values())):
             net.train(mode)
 
+    def parameters(self) -> list[nn.Parameter]:
+        nets = (self.encoder, *self.steps, *(net for nets in self.nets.values() for net in nets.values()))
+        return [parameter for net in nets for parameter in net.parameters()]
+
     def bottom_up(self, x: Tensor) -> list[Tensor]:
         d = [self.encoder(x)]
         for step in self.steps:
@@ -91,7 +95,7 @@ class Twin:
         """(KL of the root, all else below it), both per sample."""
         self.d, self.x, self.noise, self.samples = self.bottom_up(x), x, noise, samples
         q, p = self.posterior(0, None)
-        return kl_divergence(q, p).sum(-1)[: len(x)], self.below(0, self.draw(0, q), torch.ones(len(x)).double())
+        return kl_divergence(q, p).sum(-1)[: len(x)], self.below(0, self.draw(0, q), torch.ones_like(x[:, 0]))
 
     def posterior(self, node: int, z_parent: Tensor | None) -> tuple[Normal, Normal]:
         mean, raw = self.nets["dense"][node](self.d[self.tree.depth(node)]).repeat(self.samples, 1).chunk(2, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import warnings
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .estimator import TreeVAE
 
 MODEL = "model.safetensors"
+SETTINGS = "run.json"
 INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
 
 
@@ -45,12 +47,8 @@ app = typer.Typer(
     help="Find the groups, and the groups of groups, hidden in your data. Start with: treevae demo",
 )
 
-DataPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATA", help="Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
-    ),
-]
+DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
+DataPath = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that fit wrote, or its model.safetensors.")]
 Drop = Annotated[
     list[str] | None, typer.Option(metavar="COLUMN", help="Leave a column of a table out; may be repeated.")
@@ -100,8 +98,9 @@ def demo(
 
 @app.command()
 def fit(
-    data: DataPath,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="The folder to write.")],
+    context: typer.Context,
+    data: Annotated[Path | None, typer.Argument(metavar="DATA", help=DATA_HELP)] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="The folder to write.")] = None,
     n_leaves: Annotated[int, typer.Option(help="Clusters to grow to; small ones are pruned at the end.")] = 10,
     max_depth: Annotated[int, typer.Option(help="Edges from the root to the deepest leaf allowed.")] = 5,
     latent_dim: Annotated[int, typer.Option(help="Size of the embedding at every node.")] = 8,
@@ -118,66 +117,137 @@ def fit(
     device: Annotated[str, typer.Option(help="auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, …")] = "auto",
     seed: Annotated[int, typer.Option(help="The same seed gives the same tree.")] = 0,
     drop: Drop = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the model that is in RUN.")] = False,
+    save_every: Annotated[float, typer.Option(help="Least seconds between two saves of the state of training.")] = 30.0,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with a run that was interrupted or killed.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model, or the unfinished run, in RUN.")] = False,
 ) -> None:
     """Grow a tree on your samples and write model, labels and tree into the folder RUN.
 
-    RUN gets model.safetensors, labels.csv (sample, cluster), tree.txt, tree.json and, for images, tree.png.
+    RUN gets model.safetensors, labels.csv (sample, cluster), tree.txt, tree.json, run.json (how it was made) and, for
+    images, tree.png. While it runs, the state of training is saved there too, so that nothing is lost to a crash:
+    --resume goes on from it.
 
-    Ctrl-C keeps the tree grown so far.
+    Ctrl-C saves, writes the tree grown so far, and says how to go on.
 
     \b
     Example:
       treevae fit flowers.csv -o flowers --n-leaves 3 --drop species
       treevae fit photos/ -o photos-tree --n-leaves 20 --epochs 50
+      treevae fit --resume photos-tree
     """
-    from .data.files import read
+    if resume is not None:
+        _refuse_options_beside_resume(context)
+        settings = _read_settings(resume)
+        _finish_fit(settings | {"options": settings["options"] | {"device": device}}, resume, save_every)
+        return
+    if data is None or out is None:
+        raise ValueError(
+            "name the samples and the folder to write: treevae fit DATA -o RUN, or: treevae fit --resume RUN"
+        )
+    options = {
+        "n_leaves": n_leaves,
+        "max_depth": max_depth,
+        "latent_dim": latent_dim,
+        "hidden_dim": hidden_dim,
+        "likelihood": likelihood,
+        "network": network,
+        "leaf_rule": leaf_rule,
+        "n_init": n_init,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "device": device,
+        "random_state": seed,
+    }
+    _begin_run(out, force)
+    settings = {"data": str(data), "found_at": str(data.resolve()), "drop": drop or [], "options": options}
+    _finish_fit(settings, out, save_every, new=True)
 
-    table = read(data, drop or ())
+
+def _refuse_options_beside_resume(context: typer.Context) -> None:
+    """Only what does not change the model may be given anew."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    if extra := sorted(given - {"resume", "device", "save_every"}):
+        names = ", ".join("DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in extra)
+        raise ValueError(f"--resume takes all settings from the run; leave out {names}, or start another run with -o")
+
+
+def _begin_run(out: Path, force: bool) -> None:
+    """Raise if the folder holds something that would be lost; with force, remove it."""
+    from .training.runfolder import STATES, RunFolder
+
+    unfinished = any((out / name).exists() for name in STATES)
+    if unfinished and not force:
+        raise ValueError(
+            f"{out} holds an unfinished run; go on with: treevae fit --resume {out}, start anew with --force, or name "
+            "another folder with -o"
+        )
     if (out / MODEL).exists() and not force:
         raise ValueError(f"{out} already holds a model; name another folder with -o, or replace it with --force")
+    if unfinished:
+        with RunFolder(out) as folder:
+            folder.clear()
+
+
+def _read_settings(run: Path) -> dict[str, Any]:
+    """How a run was started."""
+    path = run / SETTINGS
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{run} has no {SETTINGS}: it is not a run of treevae fit, so there is nothing to resume"
+        )
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        if not {"data", "found_at", "drop", "options"} <= set(settings):
+            raise ValueError("it lacks an entry")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    return settings
+
+
+def _finish_fit(settings: dict[str, Any], out: Path, save_every: float, new: bool = False) -> None:
+    """Fit from the beginning or from where it stood, and write what comes out."""
     from sklearn.exceptions import ConvergenceWarning
 
+    from .data.files import read
     from .estimator import TreeVAE
+    from .training.runfolder import STATES, RunFolder
 
-    model = TreeVAE(
-        n_leaves,
-        max_depth=max_depth,
-        latent_dim=latent_dim,
-        hidden_dim=hidden_dim,
-        likelihood=likelihood,
-        network=network,
-        leaf_rule=leaf_rule,
-        n_init=n_init,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        device=device,
-        random_state=seed,
-        verbose=True,
-    )
+    if not new and (out / MODEL).exists() and not any((out / name).exists() for name in STATES):
+        raise ValueError(f"the run in {out} is finished: see it with treevae info {out}")
+    path = Path(settings["data"] if Path(settings["data"]).exists() else settings["found_at"])
+    table = read(path, settings["drop"])
+    model = TreeVAE(**settings["options"], verbose=True)
     model._check_parameters()  # before anything is written
     _make_writable(out)
-    typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {data}.")
+    if new:
+        (out / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {path}.")
     started, whole = time.perf_counter(), True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", category=ConvergenceWarning)  # of fewer leaves than asked for: said below
-            model.fit(table.frame)
+            model.fit(table.frame, checkpoint=out, save_every=save_every)
     except KeyboardInterrupt:
         whole = False
-    seconds = time.perf_counter() - started
+    seconds, how_to_go_on = time.perf_counter() - started, f"Go on with: treevae fit --resume {out}"
     if not hasattr(model, "module_"):
-        typer.echo(f"Interrupted after {seconds:.1f} s, before the first split was trained: nothing to save.", err=True)
+        typer.echo(f"Interrupted after {seconds:.1f} s, before the first split was trained. {how_to_go_on}", err=True)
         raise typer.Exit(INTERRUPTED)
     n_grown = len(model.tree_.leaves)
     how = "Grew" if whole else "Interrupted; the tree grown so far is kept:"
     typer.echo(f"{how} {_count(n_grown, 'cluster')} in {seconds:.1f} s\n\n{_drawing(model)}\n")
-    if whole and n_grown < n_leaves:
-        typer.echo(f"{n_leaves} were asked for; the others were too small to split further, or were pruned.")
+    if whole and n_grown < model.n_leaves:
+        typer.echo(f"{model.n_leaves} were asked for; the others were too small to split further, or were pruned.")
     _say_written(_write_run(model, table, out))
     if not whole:
+        typer.echo(how_to_go_on)
         raise typer.Exit(INTERRUPTED)
+    with RunFolder(out) as folder:
+        folder.clear()
     typer.echo(f"Next: treevae info {out}, or: treevae sample {out} -o samples.npy")
 
 

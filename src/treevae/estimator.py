@@ -5,28 +5,28 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .data.arrays import SMALLEST_SIDE, InputForm, as_array, check_bernoulli, check_images, n_dimensions
+from .data.arrays import SMALLEST_SIDE, InputForm, as_array, check_images, n_dimensions
+from .data.units import Units
+from .fitting import Fitting
 from .model.likelihoods import LIKELIHOODS
 from .model.module import TreeVAEModule
 from .model.networks import NETWORKS, Architecture
 from .model.scoring import score_terms
-from .progress import Progress
-from .training import checkpoint
-from .training.engine import CHUNK, LIGHT_CHUNK, keep_memory, over
-from .training.events import Event, TreeChanged
-from .training.growing import Random, grow
+from .training import checkpoint as files
 from .training.plan import LEAF_RULES, Plan, Stage
+from .training.runfolder import fingerprint
+from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
 from .tree import Tree
 
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
@@ -160,7 +160,14 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     # -- fitting ------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> TreeVAE:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        save_every: float = 30.0,
+    ) -> TreeVAE:
         """Grow the tree on X and return self.
 
         On Linux the process keeps memory that training frees, for speed, from then on. An interrupt (Ctrl-C) is passed
@@ -173,61 +180,100 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             back so from ``reconstruct`` and ``sample``. Sparse matrices are made dense.
         y : ignored
             Present for scikit-learn's sake.
-        """
-        self._check_parameters()
-        X, form = self._read(X)
-        arch = self._architecture(form, X)
-        units = _Units.of(form, arch.likelihood, X)
-        x = _tensor(X, units, arch.likelihood, self._device())
-        self._check_samples(x)
-        plan = Plan.paper(
-            int(self.epochs),
-            int(self.n_leaves),
-            max(2, min(int(self.batch_size), len(x) // 10)),
-            int(self.n_init),
-            self.leaf_rule,
-            float(self.learning_rate),
-        )
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        checkpoint : path, optional
+            A folder to save the state of training in. If it holds the state of an earlier call with the same parameters
+            and the same X, which was killed or interrupted, training goes on from there; on the CPU it ends with the
+            same model, to the bit, as if it had never stopped. Changed parameters or data are refused.
+        save_every : float, default=30.0
+            Least seconds between two saves. They also wait until saving takes at most 2 % of the time.
 
-        history: list[dict[str, Any]] = []
-        module: TreeVAEModule | None = None
-        keep_memory()
-        with Progress(self.verbose) as progress:
-            try:
-                for event in grow(arch, x, plan, Random.from_seed(seed, x.device), self.tree):
-                    progress.show(event)
-                    history.append(_record(event))
-                    if isinstance(event, TreeChanged):
-                        module = event.module
-            except KeyboardInterrupt:
-                if module is not None:
-                    self._keep(module, plan, history, form, units, x)
-                raise
-        assert module is not None
-        self._keep(module, plan, history, form, units, x)
-        if self.tree is None and len(module.tree.leaves) < self.n_leaves:
-            warnings.warn(
-                f"the tree has {len(module.tree.leaves)} leaves, fewer than n_leaves={self.n_leaves}: the others were "
-                "too small to split, or were pruned. More epochs, more samples or a smaller batch_size can give more",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        Raises
+        ------
+        treevae.training.runfolder.ChangedRunError
+            The folder holds a run with other parameters or other data.
+        treevae.training.runfolder.RunLockedError
+            Another process works in the folder.
+        """
+        self._fit([self], [self.random_state], X, checkpoint, save_every)
         return self
 
-    def _keep(
+    def fit_seeds(
         self,
-        module: TreeVAEModule,
-        plan: Plan,
-        history: list[dict[str, Any]],
-        form: InputForm,
-        units: _Units,
-        x: torch.Tensor,
+        X: Any,
+        seeds: Sequence[int],
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        save_every: float = 30.0,
+    ) -> list[TreeVAE]:
+        """Fit one model for each seed, all side by side, and return them; self stays as it is.
+
+        Each is what ``fit`` would have given with that ``random_state``, up to rounding, but on a GPU all together take
+        a fraction of the time that they take one after the other. ``checkpoint`` and ``save_every`` are those of
+        :meth:`fit`, for all of them together.
+        """
+        if not len(seeds):
+            raise ValueError("seeds is empty; give at least one")
+        models = [clone(self).set_params(random_state=seed) for seed in seeds]
+        self._fit(models, seeds, X, checkpoint, save_every)
+        return models
+
+    @staticmethod
+    def _fit(
+        models: Sequence[TreeVAE], random_states: Sequence[Any], X: Any, checkpoint: Any, save_every: float
     ) -> None:
-        """Store what was fitted, all at once: until here an earlier fit stays whole."""
-        self.labels_ = over(module, x, module.reach).argmax(1).cpu().numpy()
-        self.module_, self.plan_, self.history_ = module.eval(), plan, history
-        self._form, self._units = form, units
+        """Fit models with the same parameters but their random state."""
+        first = models[0]
+        first._check_parameters()
+        reader = clone(first)  # learns the features' number and names; an earlier fit stays whole until a new one ends
+        X, form = reader._read(X)
+        arch = first._architecture(form, X)
+        units = Units.of(form, arch.likelihood, X)
+        x = units.to_model(X, arch.likelihood)
+        first._check_samples(x)
+        plan = Plan.paper(
+            int(first.epochs),
+            int(first.n_leaves),
+            max(2, min(int(first.batch_size), len(x) // 10)),
+            int(first.n_init),
+            first.leaf_rule,
+            float(first.learning_rate),
+        )
+        seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
+        ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
+        parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
+        identity = {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(x)}
+        samples = Samples(x, first._device())
+        fitting = Fitting(arch, samples, plan, seeds, first.tree, identity, first.verbose)
+
+        def keep() -> None:
+            """Store what was fitted, all at once."""
+            for model, module, history in zip(models, fitting.modules, fitting.histories, strict=True):
+                if module is not None:
+                    model.labels_ = over(module, samples, _winners(module)).cpu().numpy()
+                    model.module_, model.plan_, model.history_ = module.eval(), plan, history
+                    model._form, model._units, model.n_features_in_ = form, units, reader.n_features_in_
+                    model.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+                    if hasattr(reader, "feature_names_in_"):
+                        model.feature_names_in_ = reader.feature_names_in_
+
+        try:
+            fitting.run(checkpoint, save_every, all(isinstance(state, Integral) for state in random_states))
+        except KeyboardInterrupt:  # leaves whole models behind
+            keep()
+            raise
+        keep()
+        for model in models:
+            model._warn_of_fewer_leaves()
+
+    def _warn_of_fewer_leaves(self) -> None:
+        n_grown = len(self.tree_.leaves)
+        if self.tree is None and n_grown < self.n_leaves:
+            warnings.warn(
+                f"the tree has {n_grown} leaves, fewer than n_leaves={self.n_leaves}: the others were too small to "
+                "split, or were pruned. More epochs, more samples or a smaller batch_size can give more",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -248,7 +294,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         n_groups : int, optional
             Cut the tree into this many groups instead, by undoing its last splits.
         """
-        leaf = self._ask(X, lambda x: self.module_.reach(x).argmax(1))
+        check_is_fitted(self)
+        leaf = self._ask(X, _winners(self.module_))
         return self._groups(level, n_groups)[leaf]
 
     def predict_proba(self, X: Any, level: int | None = None, n_groups: int | None = None) -> np.ndarray:
@@ -342,7 +389,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         }
         tensors = {f"module.{name}": value for name, value in self.module_.state_dict().items()}
         tensors |= {"labels": torch.from_numpy(self.labels_), "shift": torch.from_numpy(self._units.shift)}
-        checkpoint.write(path, about, tensors)
+        files.write(path, about, tensors)
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -350,8 +397,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         """The answer of the module, in eval mode, for all samples; light questions run at most one decoder each."""
         check_is_fitted(self)
         X, _ = self._read(X, reset=False)
-        x = _tensor(X, self._units, self.module_.arch.likelihood, self._where())
-        return over(self.module_, x, question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
+        x = self._units.to_model(X, self.module_.arch.likelihood)
+        return over(self.module_, Samples(x, self._where()), question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
 
     def _where(self) -> torch.device:
         """The device of the fitted module."""
@@ -383,7 +430,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         return X, InputForm.of(X)
 
     def _to_user(self, matrix: np.ndarray) -> np.ndarray:
-        return self._form.to_user((matrix * self._units.scale + self._units.shift).astype(np.float32))
+        return self._form.to_user(self._units.to_user(matrix))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
@@ -510,12 +557,12 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
     ModelFileError
         The file is foreign, cut short, inconsistent, or was written by a newer treevae. Loading never runs code.
     """
-    about, tensors = checkpoint.read(path)
+    about, tensors = files.read(path)
     TreeVAE(device=device)._device()  # an unusable device is not the file's fault
     try:
         return _restore(about, tensors, device)
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-        raise checkpoint.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
+        raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
 
 
 def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: str) -> TreeVAE:
@@ -524,12 +571,12 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: st
     if parameters["tree"] is not None:
         parameters["tree"] = Tree.from_json(parameters["tree"])
     model = TreeVAE(**parameters | {"device": device})
-    arch = checkpoint.rebuild(Architecture, about["architecture"])
-    model._form = checkpoint.rebuild(InputForm, about["form"])
-    stages = {name: checkpoint.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
-    model.plan_, model.history_ = checkpoint.rebuild(Plan, about["plan"] | stages), about["history"]
+    arch = files.rebuild(Architecture, about["architecture"])
+    model._form = files.rebuild(InputForm, about["form"])
+    stages = {name: files.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
+    model.plan_, model.history_ = files.rebuild(Plan, about["plan"] | stages), about["history"]
     model.labels_ = tensors.pop("labels").numpy()
-    model._units = _Units(tensors.pop("shift").numpy(), float(about["scale"]))
+    model._units = Units(tensors.pop("shift").numpy(), float(about["scale"]))
     model.n_features_in_ = model._form.n_features
     if about["feature_names"]:
         model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
@@ -552,42 +599,6 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, list | tuple | np.ndarray) else value
 
 
-@dataclass(frozen=True)
-class _Units:
-    """How samples are moved and scaled before the model sees them, and back."""
-
-    shift: np.ndarray  # of each feature, or (1,) for all
-    scale: float
-
-    @classmethod
-    def of(cls, form: InputForm, likelihood: str, X: np.ndarray) -> _Units:
-        """Under a learnt spread, vectors lose their mean and are divided by one common scale.
-
-        One scale, because the sizes of features relative to each other are part of the hierarchy. All else is left as
-        it is: images and probabilities have their range, and sigma = 1 means one unit of X.
-        """
-        if form.is_image or likelihood != "gaussian_learnt":
-            return cls(np.zeros(1), 1.0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            centre = X.mean(axis=0, dtype=np.float64)
-            scale = float(np.sqrt(np.square(X - centre).mean()))
-        if not np.isfinite(scale):
-            raise ValueError(f"X holds values up to {np.abs(X).max():g}, whose squares overflow; rescale or clip them")
-        return cls(centre, scale or 1.0)
-
-
-def _tensor(X: np.ndarray, units: _Units, likelihood: str, device: torch.device) -> torch.Tensor:
-    """Samples as the model sees them, a copy on its device."""
-    with np.errstate(over="ignore"):
-        scaled = (X - units.shift) / units.scale if likelihood == "gaussian_learnt" else X
-        x = np.array(scaled, dtype=np.float32, order="C")
-    if not np.isfinite(x).all():
-        raise ValueError("X holds values that overflow float32; rescale or clip them")
-    if likelihood == "bernoulli":
-        check_bernoulli(x)
-    return torch.from_numpy(x).to(device)
-
-
 def _per_level(name: str, value: int | Sequence[int], n: int) -> tuple[int, ...]:
     sizes = (_positive(name, value),) * n if np.ndim(value) == 0 else tuple(_positive(name, v) for v in value)  # type: ignore[union-attr]
     if len(sizes) != n:
@@ -601,8 +612,6 @@ def _positive(name: str, value: Any) -> int:
     return int(value)
 
 
-def _record(event: Event) -> dict[str, Any]:
-    """An event as a JSON-able dict."""
-    if isinstance(event, TreeChanged):
-        return {"event": "TreeChanged", "tree": event.tree.to_json()}
-    return {"event": type(event).__name__, **asdict(event)}
+def _winners(module: TreeVAEModule) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Asks for the most probable leaf."""
+    return lambda x: module.reach(x).argmax(1)

@@ -14,7 +14,8 @@ from .training.events import CandidatesCompared, EpochEnded, Event, LeafChosen, 
 class Progress:
     """Shows events on the terminal; shows nothing if not wanted or if standard error is not a terminal."""
 
-    def __init__(self, wanted: bool) -> None:
+    def __init__(self, wanted: bool, n_runs: int = 1) -> None:
+        self._done = [0.0] * n_runs
         self._console = Console(stderr=True)
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
@@ -41,20 +42,24 @@ class Progress:
         if not self._bar.disable:
             self._console.print(text, highlight=False)
 
-    def show(self, event: Event) -> None:
-        """Show an event."""
+    def show(self, event: Event, run: int = 0) -> None:
+        """Show an event of a run."""
+        several = len(self._done) > 1
+        who = f"run {run}: " if several else "  "
         match event:
             case EpochEnded():
-                where = event.stage if event.leaf is None else f"{event.stage} of node {event.leaf}"
+                self._done[run] = event.progress
+                where = event.stage if event.leaf is None or several else f"{event.stage} of node {event.leaf}"
                 kl = event.kl_root + event.kl_nodes + event.kl_decisions
                 terms = f"rec {event.reconstruction:.1f}  KL {kl:.1f} × {event.kl_weight:.3f}"
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
-                self._bar.update(self._task, completed=event.progress, description=description, terms=terms)
+                done = sum(self._done) / len(self._done)
+                self._bar.update(self._task, completed=done, description=description, terms=terms)
             case LeafChosen():
-                self.say(f"  splitting node {event.leaf}, {event.samples} samples")
+                self.say(f"{who}splitting node {event.leaf}, {event.samples} samples")
             case CandidatesCompared():
-                self.say(f"  kept candidate {event.chosen + 1} of {len(event.losses)}")
+                self.say(f"{who}kept candidate {event.chosen + 1} of {len(event.losses)}")
             case LeafPruned():
-                self.say(f"  pruned node {event.leaf}, which won {event.share:.1%} of the samples")
+                self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case TreeChanged():
-                self.say(f"  {len(event.tree.leaves)} leaves")
+                self.say(f"{who}{len(event.tree.leaves)} leaves")

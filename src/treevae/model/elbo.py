@@ -6,7 +6,7 @@ Every divergence is in nats, per sample, never clamped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -62,19 +62,39 @@ def kl_decision(logit_q: Tensor, logit_p: Tensor) -> Tensor:
     return left + right
 
 
+TERMS = ("reconstruction", "kl_root", "kl_nodes", "kl_decisions")
+
+
 @dataclass(frozen=True)
 class ElboTerms:
-    """The four terms of the ELBO, each of shape (tree, batch), in nats (eqs. 13 to 20)."""
+    """The four terms of the ELBO, in nats (eqs. 13 to 20): ``values`` has shape (term, tree, batch), as in TERMS."""
 
-    reconstruction: Tensor  # E log p(x | z_leaf), leaves weighted by their reach
-    kl_root: Tensor
-    kl_nodes: Tensor
-    kl_decisions: Tensor
+    values: Tensor
+
+    @property
+    def reconstruction(self) -> Tensor:
+        """E log p(x | z_leaf), leaves weighted by their reach."""
+        return self.values[0]
+
+    @property
+    def kl_root(self) -> Tensor:
+        """KL of the root's z."""
+        return self.values[1]
+
+    @property
+    def kl_nodes(self) -> Tensor:
+        """KL of all other nodes' z, weighted by their reach."""
+        return self.values[2]
+
+    @property
+    def kl_decisions(self) -> Tensor:
+        """KL of the routers' decisions, weighted by their reach."""
+        return self.values[3]
 
     @property
     def kl(self) -> Tensor:
         """The divergence of posterior from prior: root, nodes and decisions."""
-        return self.kl_root + self.kl_nodes + self.kl_decisions
+        return self.values[1:].sum(0)
 
     @property
     def elbo(self) -> Tensor:
@@ -82,10 +102,9 @@ class ElboTerms:
         return self.reconstruction - self.kl
 
     def loss(self, kl_weight: Tensor | float = 1.0) -> Tensor:
-        """What training minimises, a scalar: mean over the batch, summed over trees (they share no parameters)."""
-        return (kl_weight * self.kl - self.reconstruction).mean(-1).sum()
+        """What training minimises, a scalar: mean over the batch, summed over trees (they share no parameters).
 
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The names of the terms, in order."""
-        return tuple(field.name for field in fields(cls))
+        ``kl_weight`` is one number, or one for each tree.
+        """
+        means = self.values.mean(-1)
+        return (kl_weight * means[1:].sum(0) - means[0]).sum()

@@ -1,7 +1,8 @@
 """log p(x | z_leaf) from what a decoder puts out.
 
 A likelihood says how many numbers a decoder owes for one feature (``outputs``), what they mean, and what the
-decoder's best guess of x is.
+decoder's best guess of x is. Samples x are (run, batch, feature), outputs (leaf, batch, outputs * feature), and
+``run_of`` says which of the runs' samples each leaf explains.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import kernels
+
 LEARNT_VARIANCE_FLOOR = 1e-3  # a constant feature would otherwise have an unbounded density
 
 
@@ -20,9 +23,9 @@ class Bernoulli:
 
     outputs = 1
 
-    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
-        """x log p + (1 - x) log(1 - p), summed over features: (node, batch)."""
-        return (x * output - F.softplus(output)).sum(-1)
+    def log_prob(self, x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
+        """x log p + (1 - x) log(1 - p), summed over features: (leaf, batch)."""
+        return kernels.log_bernoulli(x, output, run_of)
 
     def mean(self, output: Tensor) -> Tensor:
         """The expected x."""
@@ -34,8 +37,9 @@ class Gaussian:
 
     outputs = 1
 
-    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
-        """-1/2 (x - mu)^2 - 1/2 log 2 pi, summed over features: (node, batch)."""
+    def log_prob(self, x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
+        """-1/2 (x - mu)^2 - 1/2 log 2 pi, summed over features: (leaf, batch)."""
+        x = x if len(x) == 1 else x[run_of]
         return -0.5 * ((x - output).square() + math.log(2 * math.pi)).sum(-1)
 
     def mean(self, output: Tensor) -> Tensor:
@@ -48,8 +52,9 @@ class GaussianLearnt:
 
     outputs = 2
 
-    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
-        """log N(x; mu, sigma^2), summed over features: (node, batch)."""
+    def log_prob(self, x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
+        """log N(x; mu, sigma^2), summed over features: (leaf, batch)."""
+        x = x if len(x) == 1 else x[run_of]
         mean, raw = output.chunk(2, dim=-1)
         variance = F.softplus(raw) + LEARNT_VARIANCE_FLOOR
         return -0.5 * ((x - mean).square() / variance + torch.log(2 * math.pi * variance)).sum(-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,8 @@ from . import descent
 from .elbo import ElboTerms, Gaussian, precision_weighted
 from .layout import Layout, NodeKey
 from .networks import Architecture, BottomUp
-from .nodes import Make, Nodes, Rows, copied_networks, new_networks
-from .stack import frozen_row
+from .nodes import KINDS, Make, Nodes, Row, Rows, copied_networks, new_networks
+from .stack import NodeStack, frozen_row
 from .subtree import FrozenPath, Subtree
 
 GENERATE_BLOCK = 256  # draws made at a time; bounds the memory of generating
@@ -23,8 +23,8 @@ GENERATE_BLOCK = 256  # draws made at a time; bounds the memory of generating
 class TreeVAEModule(nn.Module):
     """A TreeVAE as a torch module.
 
-    It usually holds one tree. While several candidates for a first tree compete it holds them all, side by side and
-    without any shared parameter, and :meth:`candidate` takes one out.
+    It usually holds one tree. While several candidates for a first tree compete, or several runs are trained together,
+    it holds them all, side by side and without any shared parameter; :meth:`of` puts trees together and takes them out.
 
     Parameters
     ----------
@@ -34,13 +34,17 @@ class TreeVAEModule(nn.Module):
         The tree, or the candidates.
     generator : torch.Generator
         Where the first weights come from.
+    candidates : int
+        So many trees in a row see the same samples.
     """
 
-    def __init__(self, arch: Architecture, trees: Sequence[Tree], generator: torch.Generator) -> None:
+    def __init__(
+        self, arch: Architecture, trees: Sequence[Tree], generator: torch.Generator, candidates: int = 1
+    ) -> None:
         super().__init__()
         self.arch = arch
         self.bottom_up = BottomUp(arch, len(trees), generator)
-        self._plant(trees, new_networks(arch, self.bottom_up.d_dims, generator))
+        self._plant(trees, new_networks(arch, self.bottom_up.d_dims, generator), candidates)
 
     @property
     def tree(self) -> Tree:
@@ -48,20 +52,21 @@ class TreeVAEModule(nn.Module):
         (tree,) = self.nodes.layout.trees
         return tree
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- asking; x is (batch, features), the same for all trees, or (run, batch, features) ----------------------------
 
     def d(self, x: Tensor) -> list[Tensor]:
-        """The bottom-up's d of every depth, each (tree, batch, hidden), for x of shape (batch, features)."""
-        return self.bottom_up(x.expand(len(self.nodes.layout.trees), *x.shape))
+        """The bottom-up's d of every depth, each (tree, batch, hidden)."""
+        x, layout = _per_run(x), self.nodes.layout
+        per_tree = x.expand(len(layout.trees), -1, -1) if len(x) == 1 else x.repeat_interleave(layout.candidates, 0)
+        return self.bottom_up(per_tree)
 
     def elbo(self, x: Tensor, noise: Sequence[Tensor], samples: int = 1) -> ElboTerms:
-        """The ELBO's terms, each (tree, batch); ``noise`` as :func:`descent.noise_for` draws it."""
-        return descent.elbo(self.nodes, descent.infer(self.nodes, self.d(x), noise, samples), x)
+        """The ELBO's terms; ``noise`` as :func:`descent.noise_for` draws it."""
+        return descent.elbo(self.nodes, descent.infer(self.nodes, self.d(x), noise, samples), _per_run(x))
 
     def reach(self, x: Tensor) -> Tensor:
         """q(leaf | x) of the leaves from left to right, tree after tree: (batch, leaf). Runs no decoder."""
-        log_reach = descent.route(self.nodes, self.d(x)).log_reach
-        return log_reach[self.nodes.layout.shown_rows].exp().T
+        return descent.route(self.nodes, self.d(x))[self.nodes.layout.shown_rows].exp().T
 
     def embed(self, x: Tensor) -> Tensor:
         """The posterior mean of the root's z: (batch, latent)."""
@@ -71,14 +76,14 @@ class TreeVAEModule(nn.Module):
     def reconstruct(self, x: Tensor) -> Tensor:
         """The expected x given all leaves' posterior means, weighted by their reach: (batch, features)."""
         found = descent.infer(self.nodes, self.d(x), noise=None)
-        means = descent.decode(self.nodes, found.z, self.arch.likelihood_model.mean)
-        reach = found.routing.log_reach[self.nodes.layout.leaf_rows].exp()
+        means = descent.decode(self.nodes, found.z, self._expected)
+        reach = descent.log_reach(self.nodes, found.logit_q)[self.nodes.layout.leaf_rows].exp()
         return torch.einsum("lb,lbf->bf", reach, means)
 
     def reconstruct_best(self, x: Tensor) -> Tensor:
         """The expected x given the most probable leaf's posterior mean; each sample sees one path and one decoder."""
         d, tree, rows_of = self.d(x), self.tree, self.nodes.rows()
-        reach = descent.route(self.nodes, d).log_reach[self.nodes.layout.shown_rows]
+        reach = descent.route(self.nodes, d)[self.nodes.layout.shown_rows]
         leaf = reach.argmax(0)  # from left to right
         result = torch.empty_like(x)
 
@@ -114,7 +119,9 @@ class TreeVAEModule(nn.Module):
             return torch.cat([self.generate(size, generator, leaf) for size in sizes])
         layout, draws = self.nodes.layout, n if leaf is None else 64 * n
         z = descent.generate(self.nodes, descent.noise_for(self.nodes, draws, generator))
-        log_reach = descent.prior_log_reach(self.nodes, z)[layout.leaf_rows]  # (leaf, draws)
+        log_reach = descent.log_reach(self.nodes, descent.prior_logits(self.nodes, z))[
+            layout.leaf_rows
+        ]  # (leaf, draws)
         if leaf is None:
             taken = torch.arange(n, device=log_reach.device)
             where = torch.multinomial(log_reach.exp().T, 1, generator=generator).squeeze(1)
@@ -135,8 +142,11 @@ class TreeVAEModule(nn.Module):
             sizes = [min(GENERATE_BLOCK, n - done) for done in range(0, n, GENERATE_BLOCK)]
             return torch.cat([self.generate_all(size, generator) for size in sizes])
         z = descent.generate(self.nodes, descent.noise_for(self.nodes, n, generator))
-        means = descent.decode(self.nodes, z, self.arch.likelihood_model.mean)
+        means = descent.decode(self.nodes, z, self._expected)
         return means[self.nodes.layout.shown_leaves].transpose(0, 1)
+
+    def _expected(self, output: Tensor, run_of: Tensor) -> Tensor:
+        return self.arch.likelihood_model.mean(output)
 
     def _z_of(self, z: Sequence[Tensor], node: int) -> Tensor:
         """The z of one node, (1, batch, latent), out of all levels'."""
@@ -146,22 +156,30 @@ class TreeVAEModule(nn.Module):
 
     # -- growing and shrinking ------------------------------------------------------------------------------------
 
-    def candidate(self, r: int) -> TreeVAEModule:
-        """A module with the r-th tree alone."""
-        module = TreeVAEModule.__new__(TreeVAEModule)
+    @classmethod
+    def of(cls, trees: Sequence[tuple[TreeVAEModule, int]], candidates: int = 1) -> TreeVAEModule:
+        """A module whose i-th tree is tree ``trees[i][1]`` of ``trees[i][0]``, values copied."""
+        first, _ = trees[0]
+        module = cls.__new__(cls)
         nn.Module.__init__(module)
-        module.arch = self.arch
-        module.bottom_up = self.bottom_up.candidate(r)
-        rows = {
-            kind: {NodeKey(0, key.node): row for key, row in of_kind.items() if key.tree == r}
-            for kind, of_kind in self.nodes.rows().items()
-        }
-        module._plant([self.nodes.layout.trees[r]], copied_networks(rows))
-        return module.train(self.training)
+        module.arch = first.arch
+        module.bottom_up = first.bottom_up.like([(source.bottom_up, r) for source, r in trees])
+        rows: dict[str, dict[NodeKey, Row]] = {kind: {} for kind in KINDS}
+        for i, (source, r) in enumerate(trees):
+            for kind, of_kind in source.nodes.rows().items():
+                rows[kind].update({NodeKey(i, key.node): row for key, row in of_kind.items() if key.tree == r})
+        module._plant([source.nodes.layout.trees[r] for source, r in trees], copied_networks(rows), candidates)
+        return module.train(first.training)
 
-    def attach(self, subtree: Subtree, candidate: int = 0) -> None:
-        """Put a trained subtree in the place of its leaf; the leaf's decoder goes."""
-        leaf, tree = subtree.leaf, self.tree.split(subtree.leaf)
+    def stacks(self) -> Iterator[tuple[NodeStack, tuple[int, ...]]]:
+        """All stacks, each with the tree of every one of its rows."""
+        for stack in self.bottom_up.stacks():
+            yield stack, tuple(range(stack.n))
+        yield from self.nodes.stacks()
+
+    def attach(self, leaf: int, subtree: Subtree, candidate: int = 0) -> None:
+        """Put a trained subtree in the place of a leaf; the leaf's decoder goes."""
+        tree = self.tree.split(leaf)
         place = dict(zip((0, 1, 2), (leaf, *tree.children(leaf)), strict=True))
         rows = {
             kind: self.nodes.rows()[kind]
@@ -176,13 +194,17 @@ class TreeVAEModule(nn.Module):
 
     def path_to(self, node: int) -> FrozenPath:
         """What leads to a node, as it is now."""
-        return FrozenPath(self.nodes, node)
+        return FrozenPath([(self.nodes, node)])
 
     def _replant(self, tree: Tree, rows: Rows) -> None:
         self._plant([tree], copied_networks(rows))
         self.nodes.train(self.training)
 
-    def _plant(self, trees: Sequence[Tree], make: Make) -> None:
+    def _plant(self, trees: Sequence[Tree], make: Make, candidates: int = 1) -> None:
         like = next(self.bottom_up.parameters())
-        nodes = Nodes(self.arch, self.bottom_up.d_dims, Layout(trees), make)
+        nodes = Nodes(self.arch, self.bottom_up.d_dims, Layout(trees, candidates), make)
         self.nodes = nodes.to(device=like.device, dtype=like.dtype)
+
+
+def _per_run(x: Tensor) -> Tensor:
+    return x if x.dim() == 3 else x.unsqueeze(0)

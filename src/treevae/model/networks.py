@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .likelihoods import LIKELIHOODS, Likelihood
-from .stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, apart, gather, together
+from .stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, from_images, gather, to_images
 
 MLP_WIDTHS = {
     "mlp": (128, 128),  # vectors of a table or an embedding
@@ -86,8 +86,7 @@ class CnnEncoder(NodeStack):
         self.n_out = channels * prod(sides)
 
     def forward(self, x: Tensor) -> Tensor:
-        images = together(x).unflatten(1, (self.n * self.shape[0], *self.shape[1:]))
-        return apart(self.layers(images), self.n)
+        return from_images(self.layers(to_images(x, self.shape)), self.n)
 
 
 class CnnDecoder(NodeStack):
@@ -111,8 +110,7 @@ class CnnDecoder(NodeStack):
         )
 
     def forward(self, z: Tensor) -> Tensor:
-        images = together(self.dense(z)).unflatten(1, (self.n * self.first[0], *self.first[1:]))
-        return apart(self.layers(images), self.n)
+        return from_images(self.layers(to_images(self.dense(z), self.first)), self.n)
 
 
 def cnn_widths(input_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -164,9 +162,15 @@ class BottomUp(nn.Module):
             d.append(step(d[-1]))
         return d[::-1]
 
-    def candidate(self, r: int) -> BottomUp:
-        """The bottom-up of the r-th tree alone."""
+    def stacks(self) -> list[NodeStack]:
+        """The encoder and the steps; row r of each belongs to tree r."""
+        return [part for part in (self.encoder, *self.steps) if isinstance(part, NodeStack)]
+
+    def like(self, rows: Sequence[tuple[BottomUp, int]]) -> BottomUp:
+        """A bottom-up whose i-th tree is tree ``rows[i][1]`` of ``rows[i][0]``, values copied."""
         bottom_up = copy.copy(self)
-        bottom_up._modules = {"encoder": gather([(self.encoder, r)])}
-        bottom_up.steps = nn.ModuleList(gather([(step, r)]) for step in self.steps if isinstance(step, NodeStack))
+        encoder, *steps = (
+            gather(parts) for parts in zip(*([(s, r) for s in b.stacks()] for b, r in rows), strict=True)
+        )
+        bottom_up._modules = {"encoder": encoder, "steps": nn.ModuleList(steps)}
         return bottom_up

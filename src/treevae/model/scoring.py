@@ -19,13 +19,12 @@ POOL = 1024  # noise vectors to choose from in each draw
 def score_terms(module: TreeVAEModule, x: Tensor, draws: int) -> ElboTerms:
     """The terms of the ELBO of x (batch, features), averaged over draws of the noise, each of shape (batch,)."""
     place = fingerprint(x) % POOL
-    total: list[Tensor] = [torch.zeros(len(x), device=x.device, dtype=x.dtype) for _ in ElboTerms.names()]
+    total = torch.zeros((), device=x.device, dtype=x.dtype)
     for draw in range(draws):
         generator = torch.Generator(x.device).manual_seed(draw)
         noise = [level[:, place] for level in descent.noise_for(module.nodes, POOL, generator)]
-        terms = module.elbo(x, noise)
-        total = [so_far + getattr(terms, name)[0] for so_far, name in zip(total, terms.names(), strict=True)]
-    return ElboTerms(*(so_far / draws for so_far in total))
+        total = total + module.elbo(x, noise).values[:, 0]
+    return ElboTerms(total / draws)
 
 
 def fingerprint(x: Tensor) -> Tensor:

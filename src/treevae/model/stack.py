@@ -2,8 +2,8 @@
 
 Every layer here holds its tensors with a leading node axis, and everything that is built from these layers does too.
 So a network is written once, as for one node, and a :class:`NodeStack` of n of them is one module: vectors travel as
-(node, batch, feature) through batched matrix products, images as (batch, node * channel, height, width) through
-grouped convolutions. ``gather`` makes a stack out of rows of other stacks: growing and pruning need nothing else.
+(node, batch, feature) through batched matrix products, images in one of the two forms of :func:`to_images`.
+``gather`` makes a stack out of rows of other stacks: growing and pruning need nothing else.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LEAKY_SLOPE = 0.3
-NORM_EPSILON = 1e-5
-NORM_MOMENTUM = 0.1
+from . import kernels
+from .kernels import LEAKY_SLOPE, NORM_EPSILON, NORM_MOMENTUM
 
 
 class NodeStack(nn.Module):
@@ -75,7 +74,7 @@ class Linear(NodeStack):
 
 
 class NormLeaky(NodeStack):
-    """Batch norm and leaky ReLU on (batch, node * feature) or (batch, node * channel, height, width)."""
+    """Batch norm and leaky ReLU."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -88,16 +87,24 @@ class NormLeaky(NodeStack):
         self.register_buffer("running_var", torch.ones(n, features))
 
     def forward(self, x: Tensor) -> Tensor:
-        normed = F.batch_norm(
-            x,
-            self.running_mean.view(-1),
-            self.running_var.view(-1),
-            self.weight.view(-1),
-            self.bias.view(-1),
-            self.training,
-            NORM_MOMENTUM,
-            NORM_EPSILON,
-        )
+        """(node, row, feature) -> the same."""
+        if self.training:
+            return kernels.norm_leaky(x, self.weight, self.bias, self.running_mean, self.running_var)
+        scale, shift = self.affine()
+        return F.leaky_relu(torch.addcmul(shift, x, scale), LEAKY_SLOPE)
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """The scale and the shift that the norm is in eval mode, both (node, 1, feature)."""
+        scale = self.weight * (self.running_var + NORM_EPSILON).rsqrt()
+        return scale.unsqueeze(1), (self.bias - self.running_mean * scale).unsqueeze(1)
+
+    def images(self, x: Tensor) -> Tensor:
+        """The same for images, each channel a feature, in either form of :func:`to_images`."""
+        if x.dim() == 5:
+            return self(x.flatten(1, 3)).view_as(x)
+        mean, var = self.running_mean.view(-1), self.running_var.view(-1)
+        weight, bias = self.weight.view(-1), self.bias.view(-1)
+        normed = F.batch_norm(x, mean, var, weight, bias, self.training, NORM_MOMENTUM, NORM_EPSILON)
         return F.leaky_relu(normed, LEAKY_SLOPE)
 
 
@@ -110,16 +117,37 @@ class Dense(NodeStack):
         self.norm = NormLeaky(n, n_out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return apart(self.norm(together(self.linear(x))), self.n)
+        return self.norm(self.linear(x))
 
 
-def together(x: Tensor) -> Tensor:
-    """(node, batch, feature) -> (batch, node * feature)."""
-    return x.transpose(0, 1).flatten(1)
+class FrozenDense(NodeStack):
+    """A dense layer in eval mode, with its norm folded into the weights."""
+
+    def __init__(self, dense: Dense) -> None:
+        super().__init__(dense.n)
+        scale, shift = dense.norm.affine()
+        self.register_buffer("weight", (dense.linear.weight * scale).detach())
+        self.register_buffer("bias", shift.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.leaky_relu(torch.baddbmm(self.get_buffer("bias"), x, self.get_buffer("weight")), LEAKY_SLOPE)
 
 
-def apart(x: Tensor, n: int) -> Tensor:
-    """(batch, node * feature...) -> (node, batch, feature), whatever the trailing dimensions of x."""
+def to_images(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """(node, batch, feature) -> images, in the form that runs fastest.
+
+    On a GPU that is (node, batch, height, width, channel), where convolutions are batched matrix products; elsewhere
+    (batch, node * channel, height, width), where they are grouped convolutions.
+    """
+    if kernels.fused(x):
+        return x.unflatten(2, shape).permute(0, 1, 3, 4, 2).contiguous()
+    return x.transpose(0, 1).flatten(1).unflatten(1, (len(x) * shape[0], *shape[1:]))
+
+
+def from_images(x: Tensor, n: int) -> Tensor:
+    """Images of n nodes in either form -> (node, batch, feature)."""
+    if x.dim() == 5:
+        return x.permute(0, 1, 4, 2, 3).flatten(2)
     return x.reshape(len(x), n, -1).transpose(0, 1)
 
 
@@ -132,7 +160,12 @@ class Conv2d(NodeStack):
         self.norm = NormLeaky(n, n_out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(F.conv2d(x, self.weight.flatten(0, 1), stride=2, groups=self.n))
+        if x.dim() == 4:
+            return self.norm.images(F.conv2d(x, self.weight.flatten(0, 1), stride=2, groups=self.n))
+        grid = ((x.shape[2] - 3) // 2 + 1, (x.shape[3] - 3) // 2 + 1)
+        columns = kernels.im2col(x, grid, (0, 0))
+        y = kernels.pixel_product(columns.flatten(1, 3), self.weight.flatten(2).transpose(1, 2))
+        return self.norm.images(y.unflatten(1, columns.shape[1:4]))
 
 
 class ConvTranspose2d(NodeStack):
@@ -148,14 +181,23 @@ class ConvTranspose2d(NodeStack):
         self.padding = (1 - odd[0], 1 - odd[1])
 
     def forward(self, x: Tensor) -> Tensor:
-        bias = None if self.bias is None else self.bias.flatten()
-        y = F.conv_transpose2d(
+        y = self._grouped(x) if x.dim() == 4 else self._products(x)
+        return y if self.norm is None else self.norm.images(y)
+
+    def _grouped(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(
             x,
             self.weight.flatten(0, 1),
-            bias,
+            None if self.bias is None else self.bias.flatten(),
             stride=2,
             padding=self.padding,
             output_padding=self.padding,  # padding 0: 2 s + 1; padding 1 and one row more: 2 s
             groups=self.n,
         )
-        return y if self.norm is None else self.norm(y)
+
+    def _products(self, x: Tensor) -> Tensor:
+        """One product makes what each pixel adds to its 3x3 surroundings; col2im adds it all up."""
+        columns = kernels.pixel_product(x.flatten(1, 3), self.weight.flatten(2)).unflatten(1, x.shape[1:4])
+        size = (2 * x.shape[2] + 1 - self.padding[0], 2 * x.shape[3] + 1 - self.padding[1])
+        y = kernels.col2im(columns, size, self.padding)
+        return y if self.bias is None else y + self.bias[:, None, None, None, :]

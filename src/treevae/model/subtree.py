@@ -1,108 +1,150 @@
-"""A leaf with the two children being trained for it, and the frozen path that leads there (section 2.5)."""
+"""A leaf with the two children being trained for it, and the frozen path that leads there (section 2.5).
+
+Both hold several runs side by side, each with a model of its own, as long as their leaves have the same depth.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..tree import Tree
-from . import descent
+from . import descent, kernels
 from .descent import Start
-from .elbo import ElboTerms, Gaussian, precision_weighted
+from .elbo import ElboTerms
 from .layout import Layout, NodeKey
-from .networks import Architecture
-from .nodes import Nodes, new_networks
-from .stack import frozen_row
+from .networks import Architecture, Mlp
+from .nodes import Levels, Make, Nodes, copied_networks, new_networks
+from .stack import Dense, FrozenDense, NodeStack, frozen_row, gather
 
 
 class Evidence(NamedTuple):
-    """What a frozen model knows of each sample at a node; first axis: sample. It never changes, so it is kept."""
+    """What frozen models know of their samples at a node each."""
 
-    heads: tuple[Tensor, ...]  # outputs of the dense heads along the path, root first: (sample, 2 * latent)
-    log_reach: Tensor  # of the node: (sample,)
-    d: tuple[Tensor, ...]  # d of the node's depth and, unless it is the last, of the next: (sample, hidden)
-
-    def at(self, index: Tensor) -> Evidence:
-        """The evidence of some of the samples."""
-        heads, d = (tuple(part[index] for part in parts) for parts in (self.heads, self.d))
-        return Evidence(heads, self.log_reach[index], d)
-
-    @classmethod
-    def cat(cls, parts: Sequence[Evidence]) -> Evidence:
-        """The evidence of the samples of all parts."""
-        heads = tuple(torch.cat(column) for column in zip(*(part.heads for part in parts), strict=True))
-        d = tuple(torch.cat(column) for column in zip(*(part.d for part in parts), strict=True))
-        return cls(heads, torch.cat([part.log_reach for part in parts]), d)
+    heads: tuple[Tensor, ...]  # outputs of the dense heads along the path, root first: (run, batch, 2 * latent)
+    log_reach: Tensor  # of the node: (run, batch)
+    d: tuple[Tensor, ...]  # d of the node's depth and, unless it is the last, of the next: (run, batch, hidden)
 
 
 class FrozenPath:
-    """The dense heads and transformations from the root to a node, in eval mode, out of every optimiser's reach."""
+    """What leads from the root to a node, in each of several runs: never trained, out of every optimiser's reach.
 
-    def __init__(self, nodes: Nodes, node: int) -> None:
-        rows, keys = nodes.rows(), [NodeKey(0, n) for n in nodes.layout.trees[0].path(node)]
-        self._nodes, self._row, self.depth = nodes, nodes.layout.nodes.index(keys[-1]), len(keys) - 1
-        self._dense = [frozen_row(*rows["dense"][key]) for key in keys]
-        self._transformation = [frozen_row(*rows["transformation"][key]) for key in keys[1:]]
+    Parameters
+    ----------
+    ends : sequence of (Nodes, int)
+        For each run its networks and the node; all nodes have the same depth.
+    """
+
+    def __init__(self, ends: Sequence[tuple[Nodes, int]]) -> None:
+        paths = [nodes.layout.trees[0].path(node) for nodes, node in ends]
+        rows = [nodes.rows() for nodes, _ in ends]
+        self.depth = len(paths[0]) - 1
+        self._ends = [(nodes, nodes.layout.nodes.index(NodeKey(0, node))) for nodes, node in ends]
+        self._dense = [
+            [frozen_row(*of["dense"][NodeKey(0, node)]) for node in path] for of, path in zip(rows, paths, strict=True)
+        ]
+        self._prior = []
+        for k in range(1, self.depth + 1):
+            mlp = gather([of["transformation"][NodeKey(0, path[k])] for of, path in zip(rows, paths, strict=True)])
+            assert isinstance(mlp, Mlp)
+            assert mlp.head is not None
+            self._prior.append(
+                nn.Sequential(*(FrozenDense(layer) for layer in mlp.hidden if isinstance(layer, Dense)), mlp.head)
+            )
 
     @torch.no_grad()
-    def heads(self, d: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """What the dense heads along the path say of the samples that this d belongs to: (batch, 2 * latent) each."""
-        return tuple(dense(d[k])[0] for k, dense in enumerate(self._dense))
+    def heads(self, d: Sequence[Tensor], run: int = 0) -> tuple[Tensor, ...]:
+        """What a run's dense heads along the path say, given d by depth, each (1, batch, hidden)."""
+        return tuple(dense(d[k]) for k, dense in enumerate(self._dense[run]))
 
     @torch.no_grad()
-    def evidence(self, d: Sequence[Tensor]) -> Evidence:
-        """All that a subtree at the node needs to know of these samples."""
-        log_reach = descent.route(self._nodes, d).log_reach[self._row]
-        return Evidence(self.heads(d), log_reach, tuple(at[0] for at in d[self.depth : self.depth + 2]))
+    def packed(self, d: Sequence[Tensor], run: int = 0) -> Tensor:
+        """All evidence of a run's samples, side by side in one matrix: it never changes, so it can be kept."""
+        nodes, row = self._ends[run]
+        log_reach = descent.route(nodes, d)[row]
+        below = d[self.depth : self.depth + 2]
+        return torch.cat([*(head[0] for head in self.heads(d, run)), log_reach[:, None], *(at[0] for at in below)], 1)
+
+    def unpacked(self, packed: Tensor) -> Evidence:
+        """The evidence out of packed rows: (run, batch, all of it)."""
+        nodes, _ = self._ends[0]
+        dims, n = nodes.arch.latent_dims, self.depth + 1
+        widths = [2 * dim for dim in dims[:n]]
+        sizes = [*widths, 1, *nodes.arch.hidden_dims[self.depth : n]]  # the deepest d, if it is there, is what is left
+        parts = packed.split([*sizes, packed.shape[2] - sum(sizes)], dim=2)
+        return Evidence(parts[:n], parts[n].squeeze(2), parts[n + 1 :])
 
     @torch.no_grad()
     def sample(self, heads: Sequence[Tensor], noise: Sequence[Tensor] | None = None) -> Tensor:
-        """A sample of the node's z for each sample of x, (1, batch, latent); without noise: the means all the way."""
+        """A sample of the node's z for each sample of x, (run, batch, latent); without noise: the means all the way."""
         z = torch.empty(0)
         for k, head in enumerate(heads):
-            q_hat = Gaussian.from_head(head.unsqueeze(0))
-            p = Gaussian.standard_like(q_hat) if k == 0 else Gaussian.from_head(self._transformation[k - 1](z))
-            q = precision_weighted(q_hat, p)
-            z = q.mean if noise is None else q.sample(noise[k])
+            prior = None if k == 0 else self._prior[k - 1](z)
+            z, _ = kernels.posterior(head, prior, None if noise is None else noise[k])
         return z
-
-    def noise(self, batch: int, generator: torch.Generator) -> list[Tensor]:
-        """Standard normal noise for one sample of the path."""
-        like, dims = self._nodes.layout.path, self._nodes.arch.latent_dims[: self.depth + 1]
-        return [torch.randn(1, batch, dim, generator=generator, device=like.device, dtype=like.dtype) for dim in dims]
 
 
 class Subtree(nn.Module):
-    """Candidates for the children of a leaf, side by side; only their networks are parameters here."""
+    """Candidates for the children of a leaf, of one or several runs; only their networks are parameters here."""
 
-    def __init__(
-        self,
-        arch: Architecture,
-        d_dims: Sequence[int],
-        leaf: int,
-        depth: int,
-        candidates: int,
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, arch: Architecture, d_dims: Sequence[int], depth: int, runs: int, candidates: int, make: Make):
         super().__init__()
-        self.leaf, self.depth = leaf, depth
-        layout = Layout([Tree().split(0)] * candidates, top=depth)
-        self.nodes = Nodes(arch, d_dims, layout, new_networks(arch, d_dims, generator))
+        self.d_dims, self.depth = tuple(d_dims), depth
+        layout = Layout([Tree().split(0)] * (runs * candidates), candidates, top=depth)
+        self.nodes = Nodes(arch, d_dims, layout, make)
+
+    @classmethod
+    def new(
+        cls, arch: Architecture, d_dims: Sequence[int], depth: int, candidates: int, generator: torch.Generator
+    ) -> Subtree:
+        """Candidates with random weights, of one run, for a leaf of a depth."""
+        return cls(arch, d_dims, depth, 1, candidates, new_networks(arch, d_dims, generator))
+
+    @classmethod
+    def join(cls, subtrees: Sequence[Subtree]) -> Subtree:
+        """The subtrees of several runs side by side, values copied."""
+        first, rows = subtrees[0], [subtree.nodes.rows() for subtree in subtrees]
+        candidates = first.nodes.layout.candidates
+        moved = {
+            kind: {
+                NodeKey(r * candidates + key.tree, key.node): row
+                for r, of in enumerate(rows)
+                for key, row in of[kind].items()
+            }
+            for kind in rows[0]
+        }
+        return cls(first.nodes.arch, first.d_dims, first.depth, len(subtrees), candidates, copied_networks(moved))
+
+    def run(self, r: int) -> Subtree:
+        """The candidates of one run, values copied."""
+        candidates = self.nodes.layout.candidates
+        rows = {
+            kind: {
+                NodeKey(key.tree - r * candidates, key.node): row
+                for key, row in of_kind.items()
+                if self.nodes.layout.run_of(key) == r
+            }
+            for kind, of_kind in self.nodes.rows().items()
+        }
+        return Subtree(self.nodes.arch, self.d_dims, self.depth, 1, candidates, copied_networks(rows))
+
+    def stacks(self) -> Iterator[tuple[NodeStack, tuple[int, ...]]]:
+        """All stacks, each with the tree of every one of its rows."""
+        return self.nodes.stacks()
 
     def elbo(self, x: Tensor, evidence: Evidence, z: Tensor, noise: Sequence[Tensor]) -> ElboTerms:
-        """The subtree's share of the ELBO, weighted by the reach of its root: (candidate, batch)."""
-        n = len(self.nodes.layout.trees)
-        start = Start(z.expand(n, -1, -1), evidence.log_reach.expand(n, -1))
+        """The subtrees' share of the ELBO, weighted by the reach of their roots: terms of (tree, batch)."""
+        start = Start(z.index_select(0, self.nodes.layout.run_of_trees), evidence.log_reach)
         return descent.elbo(self.nodes, descent.infer(self.nodes, self._d(evidence), noise, start=start), x)
 
     def branches(self, evidence: Evidence) -> Tensor:
-        """The probability of going left and right, given that the root was reached: (candidate, 2, batch)."""
+        """The probability of going left and right, given that the root was reached: (tree, 2, batch)."""
         layout = self.nodes.layout
-        reach = descent.route(self.nodes, self._d(evidence)).log_reach[layout.shown_rows].exp()
+        reach = descent.route(self.nodes, self._d(evidence))[layout.shown_rows].exp()
         return reach.unflatten(0, (len(layout.trees), 2))
 
-    def _d(self, evidence: Evidence) -> dict[int, Tensor]:
-        return {self.depth + k: at.unsqueeze(0) for k, at in enumerate(evidence.d)}
+    def _d(self, evidence: Evidence) -> Levels:
+        return {self.depth + k: at for k, at in enumerate(evidence.d)}

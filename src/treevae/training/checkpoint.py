@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 FORMAT = 1  # raised when a file could no longer be read by older versions
 KEY = "treevae"  # of the JSON in the file's metadata
+CHECKSUM = "crc32"  # of the JSON and the tensors, in the metadata too; files of treevae 0.1.0 have none
 T = TypeVar("T")
 
 
@@ -22,32 +25,66 @@ class ModelFileError(ValueError):
 
 
 def write(path: str | os.PathLike[str], about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-    """Write a file; one that is already there is replaced only once the new one is whole."""
+    """Write a file and wait until it is on the disk; one that is already there is replaced once the new one is whole.
+
+    Raises
+    ------
+    OSError
+        The file could not be written (full disk, read-only folder). The one that was there is as it was.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; make it first")
+    text = json.dumps({"format": FORMAT} | about)
+    copies = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     part = path.with_name(path.name + ".part")
     try:
-        save_file(
-            {name: value.detach().cpu().contiguous() for name, value in tensors.items()},
-            part,
-            {KEY: json.dumps({"format": FORMAT} | about)},
-        )
-        part.chmod(0o666 & ~_umask())  # safetensors makes files that only their owner can read
-        part.replace(path)
+        save_file(copies, part, {KEY: text, CHECKSUM: _checksum(text, copies)})
+        os.replace(part, path)
+    except OSError as error:
+        raise restated(error, f"cannot write {path}: {reason(error)}; a file that was there is as it was") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
-def _umask() -> int:
-    """The process's umask; it can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+def save_file(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """A safetensors file that is on the disk, not only in the system's memory, when this returns.
+
+    The library's own save_file neither waits for the disk nor says as an OSError what went wrong, and its files are
+    private. Going by way of bytes costs one more copy of the tensors in memory.
+    """
+    with open(path, "wb") as file:
+        file.write(save(tensors, metadata))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names of a folder's files are on the disk, where the system can."""
+    with suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def reason(error: OSError) -> str:
+    """What went wrong, without number and path."""
+    return error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+
+
+def restated(error: OSError, message: str) -> OSError:
+    """An error of the same kind and number, with another message."""
+    again = type(error)(message)
+    again.errno = error.errno
+    return again
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """The JSON and the tensors of a file that :func:`write` wrote."""
+    """The JSON and the tensors of a file that :func:`write` wrote, on the CPU."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
@@ -62,11 +99,27 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
                 raise ModelFileError(f"{path} does not say which format it has; it was not written by treevae")
             if version > FORMAT:
                 raise ModelFileError(f"{path} has format {version}; this treevae reads up to {FORMAT}, update it")
-            return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            names = file.keys()
+            tensors = {name: file.get_tensor(name).clone() for name in names}  # copies, as it maps the file's memory
     except SafetensorError as error:
         raise ModelFileError(f"{path} is not a treevae model, or was cut short: {error}") from error
     except json.JSONDecodeError as error:
         raise ModelFileError(f"{path} has unreadable metadata: {error}") from error
+    written, found = metadata.get(CHECKSUM), _checksum(metadata[KEY], tensors)
+    if written is not None and written != found:
+        raise ModelFileError(
+            f"{path} is damaged: its checksum is {found}, but it was written with {written}; use another copy of it"
+        )
+    return about, tensors
+
+
+def _checksum(text: str, tensors: dict[str, torch.Tensor]) -> str:
+    """CRC-32 of the JSON and of the tensors' names, types, shapes and bytes, by name."""
+    value = zlib.crc32(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        value = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), value)
+        value = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, value)
+    return f"{value:08x}"
 
 
 def rebuild(kind: type[T], values: dict[str, Any]) -> T:

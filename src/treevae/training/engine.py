@@ -1,95 +1,196 @@
-"""What a training step computes, and on which data: the objectives that the loop minimises.
+"""How a step runs fast: batches drawn on the device, the whole step captured in a CUDA graph, memory kept.
 
-The data lie on the device from the start; a step is told which rows of it to use.
+Every random number of a stage is a function of the stage's seed and of when it is needed, so that a stage can be left
+and taken up again with a handful of numbers.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import sys
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..model import descent
-from ..model.elbo import ElboTerms
-from ..model.module import TreeVAEModule
-from ..model.subtree import Evidence, Subtree
+from ..model import kernels
+from .adam import Adam
+from .objectives import NoiseRows, Objective
 
-CHUNK = 1024  # samples in a batch of evaluation; bounds the memory that a pass over all data takes
-LIGHT_CHUNK = 4096  # the same for what runs at most one decoder a sample
-
-
-class Objective(Protocol):
-    """Something with parameters and an ELBO on a known number of samples."""
-
-    n_samples: int
-
-    @property
-    def network(self) -> TreeVAEModule | Subtree:
-        """What is trained."""
-
-    def terms(self, index: Tensor, generator: torch.Generator) -> ElboTerms:
-        """The terms of the ELBO on the rows ``index`` of the data, with fresh noise."""
-
-    def shares(self) -> Tensor:
-        """The mean probability of every leaf, in eval mode: (tree, leaf)."""
+log = logging.getLogger("treevae")
+WARM_UP = 3  # steps before a capture
 
 
-class WholeTree:
-    """All networks of a module, on all data."""
-
-    def __init__(self, module: TreeVAEModule, x: Tensor) -> None:
-        self.network, self._x, self.n_samples = module, x, len(x)
-
-    def terms(self, index: Tensor, generator: torch.Generator) -> ElboTerms:
-        """The whole ELBO: (tree, batch)."""
-        noise = descent.noise_for(self.network.nodes, len(index), generator)
-        return self.network.elbo(self._x[index], noise)
-
-    def shares(self) -> Tensor:
-        """The mean probability of every leaf, for trees with equally many: (tree, leaf)."""
-        reach = over(self.network, self._x, self.network.reach)
-        return reach.mean(0).unflatten(0, (len(self.network.nodes.layout.trees), -1))
+def mixed(*numbers: int) -> int:
+    """A seed made of several numbers, each of which changes it beyond recognition (splitmix64)."""
+    state = 0
+    for number in numbers:
+        state = (state + number + 0x9E3779B97F4A7C15) & (2**64 - 1)
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+        state ^= state >> 31
+    return state >> 1
 
 
-class SubtreeOnSubset:
-    """A subtree's networks on the samples that reach it; all that is frozen is computed once, here."""
+class Noise:
+    """Standard normal noise for every step, the same for a run whoever is trained beside it."""
 
-    def __init__(self, module: TreeVAEModule, subtree: Subtree, x: Tensor, rows: Tensor) -> None:
-        self.network, self._x, self.n_samples = subtree, x[rows], len(rows)
-        self._path = module.path_to(subtree.leaf)
-        module.eval()
-        with torch.no_grad():
-            self._evidence = Evidence.cat([self._path.evidence(module.d(part)) for part in self._x.split(CHUNK)])
+    def __init__(self, seeds: Sequence[int], rows: NoiseRows, batch_size: int, device: torch.device) -> None:
+        self._seeds, self._rows, self._batch_size = list(seeds), rows, batch_size
+        self._device, self._generator, self._next = device, torch.Generator(device), 0
+        self._fused = kernels.fused(torch.empty(0, device=device))
+        if self._fused:
+            self._tick = torch.zeros(1, dtype=torch.long, device=device)
+            self._seed_of_run = torch.tensor(self._seeds, device=device)
+            self._blocks = self._numbered()
 
-    def terms(self, index: Tensor, generator: torch.Generator) -> ElboTerms:
-        """The subtree's share of the ELBO: (candidate, batch); the parent's z is drawn anew at every step."""
-        evidence = self._evidence.at(index)
-        z = self._path.sample(evidence.heads, self._path.noise(len(index), generator))
-        noise = descent.noise_for(self.network.nodes, len(index), generator)
-        return self.network.elbo(self._x[index], evidence, z, noise)
+    def _numbered(self) -> list[tuple[int, list[int], Tensor, Tensor]]:
+        """For each stretch of rows of one latent size: it, their counts, their runs and their places in the run."""
+        rows_so_far = [0] * len(self._seeds)
+        blocks: list[tuple[int, list[int], list[int], list[int]]] = []
+        for runs, dim in self._rows:
+            if not blocks or blocks[-1][0] != dim:
+                blocks.append((dim, [], [], []))
+            _, counts, run_of, place = blocks[-1]
+            counts.append(len(runs))
+            for run in runs:
+                run_of.append(run)
+                place.append(rows_so_far[run])
+                rows_so_far[run] += 1
+        as_tensor = partial(torch.tensor, dtype=torch.int32, device=self._device)
+        return [(dim, counts, as_tensor(run_of), as_tensor(place)) for dim, counts, run_of, place in blocks]
 
-    @torch.no_grad()
-    def shares(self) -> Tensor:
-        """The mean probability of either child, given that the parent was reached: (candidate, 2)."""
-        return self.network.eval().branches(self._evidence).mean(-1)
+    def seek(self, tick: int) -> None:
+        """Continue with the noise of a step."""
+        if self._fused:
+            self._tick.fill_(tick)
+        self._next = tick
+
+    def changed(self) -> list[Tensor]:
+        """What a draw changes on the device."""
+        return [self._tick] if self._fused else []
+
+    def draw(self) -> list[Tensor]:
+        """The noise of the next step, a tensor (row, batch, latent) for each entry of the rows."""
+        return self._draw_fused() if self._fused else self._draw_plain()
+
+    def _draw_fused(self) -> list[Tensor]:
+        found: list[Tensor] = []
+        for dim, counts, run_of, place in self._blocks:
+            values = kernels.noise(self._seed_of_run, self._tick, run_of, place, self._batch_size, dim)
+            found += values.split(counts)
+        self._tick += 1
+        return found
+
+    def _draw_plain(self) -> list[Tensor]:
+        parts: list[list[Tensor]] = [[] for _ in self._rows]
+        for run, seed in enumerate(self._seeds):
+            self._generator.manual_seed(mixed(seed, self._next))
+            for found, (runs, dim) in zip(parts, self._rows, strict=True):
+                shape = (runs.count(run), self._batch_size, dim)
+                found.append(torch.randn(shape, generator=self._generator, device=self._device))
+        self._next += 1
+        return [found[0] if len(found) == 1 else torch.cat(found) for found in parts]
 
 
-@torch.no_grad()
-def over(module: nn.Module, x: Tensor, ask: Callable[[Tensor], Tensor], chunk: int = CHUNK) -> Tensor:
-    """``ask`` of all data, piece by piece, with the module in eval mode; pieces are joined along their first axis."""
-    module.eval()
-    return torch.cat([ask(part) for part in x.split(chunk)])
+class Stepper:
+    """Takes training steps on an objective: on a GPU by replaying a captured graph, elsewhere one by one.
+
+    What the host may change between steps are tensors on the device: ``kl_weight`` and the learning rate of each tree,
+    the order of each run's samples, and where in it the run stands.
+    """
+
+    def __init__(self, objective: Objective, batch_size: int, seeds: Sequence[int], weight_decay: float) -> None:
+        self._objective, self._network = objective, objective.network
+        layout = self._network.nodes.layout
+        device = next(self._network.parameters()).device
+        self._batch = torch.arange(batch_size, device=device)
+        self.kl_weight = torch.zeros(len(layout.trees), device=device)
+        self.adam = Adam(self._network.stacks(), len(layout.trees), weight_decay)
+        self.noise = Noise(seeds, objective.noise_rows, batch_size, device)
+        self.noise.seek(0)
+        self.order = torch.zeros(layout.n_runs, max(objective.n_samples), dtype=torch.long, device=device)
+        self.cursor = torch.zeros(layout.n_runs, 1, dtype=torch.long, device=device)
+        self.totals = torch.zeros(4, len(layout.trees), device=device)  # sums of the terms' means since last cleared
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._captured = False
+
+    def steps(self, n: int) -> None:
+        """Take n steps."""
+        self._network.train()
+        if not self._captured:
+            self._captured = True
+            if self.order.is_cuda:
+                self._graph = self._capture()
+        with _fast_products(self.order.is_cuda):
+            for _ in range(n):
+                if self._graph is None:
+                    self._step()
+                else:
+                    self._graph.replay()
+
+    def _step(self) -> None:
+        index = self.order.gather(1, self.cursor + self._batch)
+        terms = self._objective.terms(index, self.noise.draw())
+        gradients = torch.autograd.grad(terms.loss(self.kl_weight), self.adam.parameters)
+        self.adam.step(gradients)
+        self.totals += terms.values.detach().mean(-1)
+        self.cursor += len(self._batch)
+
+    def _capture(self) -> torch.cuda.CUDAGraph | None:
+        """The step as a graph; None, with a line in the log, where that is impossible."""
+        if not kernels.fused(self.adam.mean):
+            log.warning("training without a CUDA graph, which is slower: Triton cannot be used here")
+            return None
+        before = [(tensor, tensor.clone()) for tensor in self._changed()]
+        try:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side), _fast_products(True):
+                for _ in range(WARM_UP):
+                    self._step()
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph), _fast_products(True):
+                self._step()
+        except Exception as error:  # whatever cannot be captured: an operation of a newer torch, an odd driver, …
+            torch.cuda.synchronize()
+            log.warning("training without a CUDA graph, which is slower: %s", str(error).splitlines()[0])
+            return None
+        finally:
+            with torch.no_grad():
+                for tensor, value in before:
+                    tensor.copy_(value)
+        return graph
+
+    def _changed(self) -> Iterator[Tensor]:
+        """All that a step changes."""
+        yield from (parameter.data for parameter in self.adam.parameters)
+        yield from (buffer for buffer in self._network.buffers() if buffer.is_floating_point())
+        yield from (*self.adam.tensors().values(), self.cursor, self.totals)
+        yield from self.noise.changed()
+
+
+@contextmanager
+def _fast_products(wanted: bool) -> Iterator[None]:
+    """Inside, matrix products of single precision may use TF32 (10 bits of mantissa), where a GPU has it."""
+    before = torch.get_float32_matmul_precision()
+    if wanted:
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def keep_memory() -> None:
     """Tell glibc to keep freed memory for the next step instead of giving it back to the system.
 
     A step's tensors are large enough that malloc would map and unmap each one, and faulting the pages in anew takes a
-    good part of a step (benchmarks/cpu_step.py). Does nothing on other systems.
+    good part of a step (benchmarks/cpu_memory.py). Does nothing on other systems.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,49 +1,183 @@
-"""The only training loop."""
+"""The only training loop: epochs of steps, for one run or several side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..model.elbo import ElboTerms
-from .engine import CHUNK, Objective
+from ..model.elbo import TERMS
+from .engine import Noise, Stepper, mixed
+from .objectives import Objective
 from .plan import Stage
+from .samples import CHUNK, Ahead, Samples
+
+ORDER, EVALUATION = -1, -2  # what a seed is mixed with for other things than a step's noise
+PAUSE = 0.1  # seconds between pauses of the loop, in which its state may be saved
 
 
 class DivergedError(FloatingPointError):
     """A term of the loss stopped being finite."""
 
 
-def train(
-    objective: Objective, stage: Stage, batch_size: int, generator: torch.Generator
-) -> Iterator[tuple[int, dict[str, float]]]:
-    """Train for a stage; after every epoch yield its number, from 0, and the means of the ELBO's terms.
+@dataclass(frozen=True)
+class EpochDone:
+    """A run has ended an epoch, from 0; ``means`` are of the ELBO's terms. ``last``: it has ended the stage."""
 
-    A last short batch is dropped. Nothing waits for the device inside an epoch.
+    run: int
+    epoch: int
+    means: dict[str, float]
+    last: bool
+
+
+class Training:
+    """A stage in progress.
+
+    Runs of a stage may have different numbers of samples, so that their epochs have different numbers of steps: each
+    keeps its own time. One that has ended the stage is carried along, at a learning rate of 0, until all have.
+
+    Parameters
+    ----------
+    objective : Objective
+        What is minimised.
+    samples : Samples
+        Where they come from.
+    stage : Stage
+        For how long, and with which weights.
+    batch_size : int
+        Samples in a step; a last short batch is dropped.
+    seeds : sequence of int
+        One for each run.
     """
-    network = objective.network.train()
-    optimizer = torch.optim.Adam(
-        network.parameters(), lr=stage.learning_rate, weight_decay=stage.weight_decay, fused=True
-    )
-    batch_size = min(batch_size, objective.n_samples)
-    steps = objective.n_samples // batch_size
-    for epoch in range(stage.epochs):
-        network.train()
-        for group in optimizer.param_groups:
-            group["lr"] = stage.rate(epoch)
-        order = torch.randperm(objective.n_samples, generator=generator, device=generator.device)
-        total = torch.zeros(len(ElboTerms.names()), device=generator.device)
-        for index in order[: steps * batch_size].split(batch_size):
-            terms = objective.terms(index, generator)
-            optimizer.zero_grad()
-            terms.loss(stage.kl_weight(epoch)).backward()
-            optimizer.step()
-            total += torch.stack([getattr(terms, name).detach().mean() for name in terms.names()])
-        means = dict(zip(ElboTerms.names(), (total / steps).tolist(), strict=True))
-        check_finite(means, stage, epoch)
-        yield epoch, means
+
+    def __init__(
+        self, objective: Objective, samples: Samples, stage: Stage, batch_size: int, seeds: Sequence[int]
+    ) -> None:
+        self.objective, self.stage, self.seeds = objective, stage, list(seeds)
+        self._batch_size = min(batch_size, *objective.n_samples)
+        self._steps = [n // self._batch_size for n in objective.n_samples]  # of an epoch
+        self.epoch, self.step, self._tick = [0] * len(self.seeds), [0] * len(self.seeds), 0
+        self._window = samples.window(objective.n_derived * len(self.seeds), self._batch_size)
+        if self._window is None:
+            objective.hold_all()
+        else:
+            self._window = min(self._window, self._steps[0] * self._batch_size)
+            assert len(self.seeds) == 1  # larger data than the device holds are trained one run at a time
+            self._ahead = Ahead(samples)
+        self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay)
+
+    def run(self) -> Iterator[EpochDone | None]:
+        """Train to the end of the stage; None is a pause, in which :meth:`state` may be asked for."""
+        for run in range(len(self.seeds)):
+            self._begin_epoch(run)
+        paused = time.monotonic()
+        while running := [run for run in range(len(self.seeds)) if not self._ended(run)]:
+            self._step_until(paused + PAUSE)
+            for run in range(len(self.seeds)):
+                if self.step[run] == self._steps[run]:
+                    self.step[run] = 0
+                    if run in running:
+                        yield self._end_epoch(run)
+                    else:
+                        self._begin_epoch(run)
+            if time.monotonic() >= paused + PAUSE:
+                yield None
+                paused = time.monotonic()
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What :meth:`restore` needs, as JSON-able values and tensors."""
+        about = {"seeds": self.seeds, "epoch": self.epoch, "step": self.step, "tick": self._tick}
+        network = {f"network.{name}": value for name, value in self.objective.network.state_dict().items()}
+        adam = {f"adam.{name}": value for name, value in self._stepper.adam.tensors().items()}
+        return about, network | adam | {"totals": self._stepper.totals}
+
+    def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Stand where another training of the same stage stood."""
+        self.epoch, self.step, self._tick = list(about["epoch"]), list(about["step"]), int(about["tick"])
+        network = {name.removeprefix("network."): v for name, v in tensors.items() if name.startswith("network.")}
+        self.objective.network.load_state_dict(network)
+        for name, value in self._stepper.adam.tensors().items():
+            value.copy_(tensors[f"adam.{name}"])
+        self._stepper.totals.copy_(tensors["totals"])
+        self._stepper.noise.seek(self._tick)
+
+    def _ended(self, run: int) -> bool:
+        return self.epoch[run] == self.stage.epochs
+
+    def _trees(self, run: int) -> slice:
+        candidates = self.objective.network.nodes.layout.candidates
+        return slice(run * candidates, (run + 1) * candidates)
+
+    def _begin_epoch(self, run: int) -> None:
+        """Set a run's weights and order for its present epoch, and go to its present step."""
+        stepper, stage = self._stepper, self.stage
+        if self._ended(run):
+            stepper.adam.learning_rate[self._trees(run)] = 0
+            stepper.cursor[run] = 0  # carried along on samples it has seen
+            return
+        stepper.adam.learning_rate[self._trees(run)] = stage.rate(self.epoch[run])
+        stepper.kl_weight[self._trees(run)] = stage.kl_weight(self.epoch[run])
+        n = self.objective.n_samples[run]
+        device = stepper.order.device if self._window is None else torch.device("cpu")
+        generator = torch.Generator(device).manual_seed(mixed(self.seeds[run], ORDER, self.epoch[run]))
+        order = torch.randperm(n, generator=generator, device=device)
+        if self._window is None:
+            stepper.order[run, :n] = order
+            stepper.cursor[run] = self.step[run] * self._batch_size
+        else:
+            self._order, self._held = order, -1
+            stepper.order[run, : self._window] = torch.arange(self._window, device=stepper.order.device)
+
+    def _step_until(self, moment: float) -> None:
+        """Take steps until a run ends its epoch, a window of the samples is used up, or a moment has come."""
+        left = min(steps - done for steps, done in zip(self._steps, self.step, strict=True))
+        if self._window is not None:
+            left = min(left, self._move_window())
+        while left > 0:
+            # a GPU works these off while the host goes on; the CPU looks at the clock after every step
+            some = min(left, 64 if self._stepper.order.is_cuda else 1)
+            self._stepper.steps(some)
+            self._tick += some
+            left -= some
+            self.step = [done + some for done in self.step]
+            if time.monotonic() >= moment:
+                return
+
+    def _move_window(self) -> int:
+        """Hold the samples of the present step, if they are not held yet; how many steps they last."""
+        assert self._window is not None
+        per_window = self._window // self._batch_size
+        wanted, within = divmod(self.step[0], per_window)
+        if wanted != self._held:
+            key = (self.epoch[0], wanted)
+            self.objective.hold(self._ahead.get(key, self._rows(wanted)))
+            self._held = wanted
+            self._stepper.cursor[0] = within * self._batch_size
+            if (wanted + 1) * per_window < self._steps[0]:
+                self._ahead.prepare((self.epoch[0], wanted + 1), self._rows(wanted + 1))
+        return min(per_window - within, self._steps[0] - self.step[0])
+
+    def _rows(self, window: int) -> Tensor:
+        assert self._window is not None
+        part = self._order[window * self._window : (window + 1) * self._window]
+        fill = self._order[: self._window - len(part)]  # unseen: a captured step expects a window of one size
+        return self.objective.rows(torch.cat([part, fill]))
+
+    def _end_epoch(self, run: int) -> EpochDone:
+        """The means of a run's terms over its epoch; the next one is begun."""
+        totals = self._stepper.totals[:, self._trees(run)]
+        values = (totals.mean(1) / self._steps[run]).tolist()
+        totals.zero_()
+        means, epoch = dict(zip(TERMS, values, strict=True)), self.epoch[run]
+        check_finite(means, self.stage, epoch)
+        self.epoch[run] += 1
+        self._begin_epoch(run)
+        return EpochDone(run, epoch, means, self._ended(run))
 
 
 def check_finite(means: dict[str, float], stage: Stage, epoch: int) -> None:
@@ -57,11 +191,16 @@ def check_finite(means: dict[str, float], stage: Stage, epoch: int) -> None:
 
 
 @torch.no_grad()
-def evaluate(objective: Objective, kl_weight: float, generator: torch.Generator) -> torch.Tensor:
-    """The mean loss of each tree or candidate over all samples, in eval mode: (tree,)."""
+def evaluate(objective: Objective, samples: Samples, kl_weight: float, seed: int) -> Tensor:
+    """The mean loss of each candidate of the one run over all samples, in eval mode: (tree,)."""
     objective.network.eval()
-    losses = []
-    for index in torch.arange(objective.n_samples, device=generator.device).split(CHUNK):
-        terms = objective.terms(index, generator)
-        losses.append(kl_weight * terms.kl - terms.reconstruction)
-    return torch.cat(losses, dim=1).mean(1)
+    (n,) = objective.n_samples
+    size = CHUNK.get(samples.device.type, 1024)
+    total = torch.zeros(len(objective.network.nodes.layout.trees), device=samples.device)
+    for i, part in enumerate(torch.arange(n).split(size)):
+        objective.hold(samples.rows(objective.rows(part)))
+        noise = Noise([mixed(seed, EVALUATION)], objective.noise_rows, len(part), samples.device)
+        noise.seek(i)
+        terms = objective.terms(torch.arange(len(part), device=samples.device)[None], noise.draw())
+        total += (kl_weight * terms.kl - terms.reconstruction).sum(-1)
+    return total / n

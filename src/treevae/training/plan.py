@@ -85,7 +85,7 @@ class Work:
     """How much of a plan is done, in units of one decoder's pass over all samples: the base of "time left"."""
 
     def __init__(self, plan: Plan, tree: Tree | None) -> None:
-        self._done = 0.0
+        self.done = 0.0
         n_leaves = plan.n_leaves if tree is None else len(tree.leaves)
         first_leaves = 2 * plan.n_init if tree is None else n_leaves
         total = plan.first.epochs * self.epoch(first_leaves)
@@ -104,5 +104,5 @@ class Work:
 
     def add(self, work: float) -> float:
         """Count work as done; the share of the whole that is done now, at most 1."""
-        self._done += work
-        return min(self._done / self._total, 1.0)
+        self.done += work
+        return min(self.done / self._total, 1.0)

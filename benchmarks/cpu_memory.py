@@ -1,6 +1,6 @@
-"""How long a training step takes on the CPU, and what keeping freed memory saves.
+"""What does keeping freed memory save in a training step on the CPU?
 
-    python benchmarks/cpu_step.py [--out benchmarks/results/cpu_step.json]
+    python benchmarks/cpu_memory.py [--out benchmarks/results/cpu_memory.json]
 
 A step is forward, backward and Adam on a batch of 28x28 images with the paper's sizes, on all cores. Each setting runs
 in a process of its own, because glibc's thresholds cannot be taken back; the ratio is of the same run of this script.
@@ -11,47 +11,35 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import torch
+from step import balanced, ours, timed
 
-from treevae import Tree, __version__
+from treevae import __version__
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
-from treevae.training.engine import WholeTree, keep_memory
+from treevae.training.engine import keep_memory
+from treevae.training.objectives import WholeTree
+from treevae.training.samples import Samples
 
-BATCH, STEPS = 256, 15
+BATCH = 256
 
 
 def milliseconds(network: str, n_leaves: int) -> float:
     """The median step of a tree with this many leaves."""
-    tree = Tree()
-    while len(tree.leaves) < n_leaves:
-        tree = tree.split(min(tree.leaves, key=tree.depth))
     arch = Architecture((1, 28, 28), network, "bernoulli", (8,) * 6, (128,) * 5)
-    module = TreeVAEModule(arch, [tree], torch.Generator().manual_seed(0))
-    objective = WholeTree(module, torch.rand(4 * BATCH, 784))
-    optimizer, generator = torch.optim.Adam(module.parameters(), fused=True), torch.Generator().manual_seed(0)
-    times = []
-    for step in range(STEPS + 5):
-        start = time.perf_counter()
-        index = torch.randperm(4 * BATCH, generator=generator)[:BATCH]
-        optimizer.zero_grad()
-        objective.terms(index, generator).loss(0.1).backward()
-        optimizer.step()
-        if step >= 5:
-            times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times)
+    module = TreeVAEModule(arch, [balanced(n_leaves)], torch.Generator().manual_seed(0))
+    cpu = torch.device("cpu")
+    return timed(ours(WholeTree(module, Samples(torch.rand(16 * BATCH, 784), cpu)), BATCH), cpu, 3)
 
 
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cpu_step.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cpu_memory.json")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # network, leaves, keep memory: one process's share
     given = parser.parse_args()
     if given.one:

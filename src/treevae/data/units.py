@@ -1,0 +1,52 @@
+"""How samples are moved and scaled before the model sees them, and back."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .arrays import InputForm, check_bernoulli
+
+
+@dataclass(frozen=True)
+class Units:
+    """A shift and a scale."""
+
+    shift: np.ndarray  # of each feature, or (1,) for all
+    scale: float
+
+    @classmethod
+    def of(cls, form: InputForm, likelihood: str, X: np.ndarray) -> Units:
+        """Under a learnt spread, vectors lose their mean and are divided by one common scale.
+
+        One scale, because the sizes of features relative to each other are part of the hierarchy. All else is left as
+        it is: images and probabilities have their range, and sigma = 1 means one unit of X.
+        """
+        if form.is_image or likelihood != "gaussian_learnt":
+            return cls(np.zeros(1), 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = X.mean(axis=0, dtype=np.float64)
+            scale = float(np.sqrt(np.square(X - centre).mean()))
+        if not np.isfinite(scale):
+            raise ValueError(f"X holds values up to {np.abs(X).max():g}, whose squares overflow; rescale or clip them")
+        return cls(centre, scale or 1.0)
+
+    def to_model(self, X: np.ndarray, likelihood: str) -> torch.Tensor:
+        """Samples as the model sees them, on the CPU; X itself, not a copy, if it is so already."""
+        with np.errstate(over="ignore"):
+            scaled = (X - self.shift) / self.scale if likelihood == "gaussian_learnt" else X
+            x = np.asarray(scaled, dtype=np.float32, order="C")
+        if not np.isfinite(x).all():
+            raise ValueError("X holds values that overflow float32; rescale or clip them")
+        if likelihood == "bernoulli":
+            check_bernoulli(x)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nothing here writes to it
+            return torch.from_numpy(x)
+
+    def to_user(self, matrix: np.ndarray) -> np.ndarray:
+        """What the model says, in the units of X."""
+        return (matrix * self.scale + self.shift).astype(np.float32)

@@ -1,0 +1,135 @@
+"""One fit from start to end: events become a history and a progress bar, and the state is saved while it runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from .model.module import TreeVAEModule
+from .model.networks import Architecture
+from .progress import Progress
+from .training.engine import keep_memory
+from .training.events import Event, TreeChanged
+from .training.growing import Grove
+from .training.plan import Plan
+from .training.runfolder import Every, RunFolder, check_same
+from .training.samples import Samples
+from .tree import Tree
+
+log = logging.getLogger("treevae")
+
+
+class Fitting:
+    """Runs that are fitted side by side, one for each seed.
+
+    Parameters
+    ----------
+    arch, samples, plan, tree
+        As for :class:`~treevae.training.growing.Grove`.
+    seeds : sequence of int
+        One for each run.
+    identity : dict
+        What must not change when a fit goes on: JSON-able parameters and a fingerprint of the data.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    modules : list of TreeVAEModule or None
+        The newest whole module of each run.
+    histories : list of list of dict
+        What happened in each run so far.
+    """
+
+    def __init__(
+        self,
+        arch: Architecture,
+        samples: Samples,
+        plan: Plan,
+        seeds: Sequence[int],
+        tree: Tree | None,
+        identity: dict[str, Any],
+        verbose: bool,
+    ) -> None:
+        self._arch, self._samples, self._plan, self._tree = arch, samples, plan, tree
+        self._identity, self._verbose = identity, verbose
+        self._seeds = list(seeds)
+        self.modules: list[TreeVAEModule | None] = [None] * len(seeds)
+        self.histories: list[list[dict[str, Any]]] = [[] for _ in seeds]
+
+    def run(self, folder: str | os.PathLike[str] | None, save_every: float, fixed_seeds: bool) -> None:
+        """Fit to the end, from the beginning or from the state that the folder holds.
+
+        Without ``fixed_seeds`` the seeds of a state found there are taken instead of those given. An interrupt
+        (Ctrl-C) is passed on; with a folder, once the state is saved there.
+        """
+        keep_memory()
+        if folder is None:
+            self._grow(Grove(self._arch, self._samples, self._plan, self._seeds, self._tree), None, lambda: False)
+            return
+        with RunFolder(folder, Every(save_every)) as states, _interrupts() as interrupted:
+            found = states.load()
+            if found is not None:
+                before = found.about
+                if not fixed_seeds and len(before["seeds"]) == len(self._seeds):
+                    self._seeds = list(before["seeds"])
+                check_same(before["identity"], self._identity, folder)
+                check_same({"seeds": before["seeds"]}, {"seeds": self._seeds}, folder)
+            grove = Grove(self._arch, self._samples, self._plan, self._seeds, self._tree)
+            if found is not None:
+                grove.restore(found.about["grove"], found.tensors)
+                self.histories = [list(history) for history in found.about["histories"]]
+                self.modules = [run.module if run.grown else None for run in grove.runs]
+                log.info("going on from %s", found.path)
+            self._grow(grove, states, interrupted)
+            self._save(grove, states)
+
+    def _grow(self, grove: Grove, states: RunFolder | None, interrupted: Any) -> None:
+        with Progress(self._verbose, len(self._seeds)) as progress:
+            for happened in grove.events():
+                if happened is not None:
+                    run, event = happened
+                    progress.show(event, run)
+                    self.histories[run].append(_record(event))
+                    if isinstance(event, TreeChanged):
+                        self.modules[run] = event.module
+                elif states is not None and (interrupted() or states.due()):
+                    self._save(grove, states)
+                    if interrupted():
+                        raise KeyboardInterrupt
+
+    def _save(self, grove: Grove, states: RunFolder) -> None:
+        about, tensors = grove.state()
+        whole = {"identity": self._identity, "seeds": self._seeds, "grove": about, "histories": self.histories}
+        states.save(whole, tensors)
+
+
+@contextmanager
+def _interrupts() -> Iterator[Any]:
+    """Inside, a first Ctrl-C is only noted, so that a state can be saved; a second one interrupts as ever."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only there may signals be handled
+        yield noted.is_set
+        return
+
+    def note(number: int, frame: Any) -> None:
+        noted.set()
+        signal.signal(signal.SIGINT, before)
+
+    with ExitStack() as stack:
+        before = signal.signal(signal.SIGINT, note)
+        stack.callback(signal.signal, signal.SIGINT, before)
+        yield noted.is_set
+
+
+def _record(event: Event) -> dict[str, Any]:
+    """An event as a JSON-able dict."""
+    if isinstance(event, TreeChanged):
+        return {"event": "TreeChanged", "tree": event.tree.to_json()}
+    return {"event": type(event).__name__, **asdict(event)}

@@ -1,0 +1,98 @@
+"""The samples, and which of them the device holds.
+
+Data that fit are on the device from the start, and a step is told which rows to use. Larger data stay where they are,
+in host memory or in a memory map, and visit the device in large pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor, nn
+
+CHUNK = {"cpu": 1024, "cuda": 8192}  # samples in a batch of evaluation; bounds the memory of a pass over all data
+LIGHT_CHUNK = {"cpu": 4096, "cuda": 16384}  # the same for what runs at most one decoder a sample
+CPU_BUDGET = 4 << 30  # bytes that what is derived from the samples may take, beside the samples themselves
+
+
+class Samples:
+    """A matrix of samples (sample, feature) and the device that will see them.
+
+    Parameters
+    ----------
+    x : Tensor
+        The samples, on the CPU or already on the device.
+    device : torch.device
+        Where training runs.
+    budget : int, optional
+        Bytes of the device's memory that samples and what is derived from them may take; by default half of what is
+        free on a GPU, and on the CPU all samples and 4 GiB of derived values.
+    """
+
+    def __init__(self, x: Tensor, device: torch.device, budget: int | None = None) -> None:
+        self.n, self.n_features, self.device = *x.shape, device
+        if budget is None:
+            budget = CPU_BUDGET + self._bytes(x) if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
+        self._budget = budget
+        self.resident = self._bytes(x) <= budget
+        self.x = x.to(device) if self.resident else x
+
+    def __len__(self) -> int:
+        return self.n
+
+    def window(self, derived: int, batch_size: int) -> int | None:
+        """How many samples to hold at a time, a multiple of the batch size, if each has so many derived numbers.
+
+        None: all of them, once and for all.
+        """
+        each = 4 * (self.n_features + derived)
+        if self.resident and each * self.n <= self._budget:
+            return None
+        return max(1, self._budget // (2 * each * batch_size)) * batch_size
+
+    def chunks(self, size: int) -> Iterator[Tensor]:
+        """All samples in order, piece by piece, on the device."""
+        for part in self.x.split(size):
+            yield part.to(self.device)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Some of the samples, on the device; ``index`` is on the CPU or on the device."""
+        return self.x[index.to(self.x.device)].to(self.device)
+
+    @staticmethod
+    def _bytes(x: Tensor) -> int:
+        return x.numel() * x.element_size()
+
+
+class Ahead:
+    """Fetches pieces of samples one ahead of their use, through pinned memory if the device is a GPU."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="treevae-samples")
+        self._next: tuple[tuple[int, ...], Future[Tensor]] | None = None
+
+    def get(self, key: tuple[int, ...], rows: Tensor) -> Tensor:
+        """The samples ``rows``, on the device; ``key`` names the piece."""
+        ready = self._next is not None and self._next[0] == key
+        found = self._next[1].result() if ready and self._next is not None else self._fetch(rows)
+        self._next = None
+        return found.to(self._samples.device, non_blocking=True)
+
+    def prepare(self, key: tuple[int, ...], rows: Tensor) -> None:
+        """Begin to fetch a piece in the background."""
+        self._next = key, self._pool.submit(self._fetch, rows)
+
+    def _fetch(self, rows: Tensor) -> Tensor:
+        found = self._samples.x[rows.to(self._samples.x.device)]
+        pin = self._samples.device.type == "cuda" and not found.is_cuda
+        return found.pin_memory() if pin else found
+
+
+@torch.no_grad()
+def over(module: nn.Module, samples: Samples, ask: Callable[[Tensor], Tensor], chunk: dict[str, int] = CHUNK) -> Tensor:
+    """``ask`` of all samples, piece by piece, with the module in eval mode; pieces are joined along the first axis."""
+    module.eval()
+    return torch.cat([ask(part) for part in samples.chunks(chunk.get(samples.device.type, 1024))])

@@ -1,0 +1,398 @@
+"""The fused kernels against their plain twins in double precision, values and gradients.
+
+``TestKernels`` runs on a GPU, and here in Triton's interpreter: a process of its own, because Triton reads
+``TRITON_INTERPRET`` when it is imported.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from treevae.model import kernels
+from treevae.model.kernels import (
+    adam,
+    col2im,
+    decisions,
+    fused,
+    im2col,
+    log_bernoulli,
+    noise,
+    norm_leaky,
+    plain,
+    posterior,
+    segments,
+    take,
+    weigh,
+)
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+
+
+def draw(*shape, seed=0, scale=1.0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return scale * torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+def run(f, inputs):
+    """The outputs of f, and the gradients of a random weighting of them (the same one for the same shapes)."""
+    inputs = [None if x is None else x.clone().requires_grad_() for x in inputs]
+    outputs = f(*inputs)
+    outputs = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+    weights = [draw(*y.shape, seed=7 + i).to(y) for i, y in enumerate(outputs)]
+    wanted = [x for x in inputs if x is not None]
+    return [y.detach() for y in outputs] + list(torch.autograd.grad(outputs, wanted, weights))
+
+
+def agree(f, *inputs, rtol=2e-5, atol=2e-5):
+    """The kernels in single precision agree with the twin in double, and the second run with the first bit for bit."""
+    there = [None if x is None else x.to(DEVICE) for x in inputs]
+    assert all(fused(x) for x in there if x is not None)
+    found, again = run(f, there), run(f, there)
+    with plain():
+        expected = run(f, [None if x is None else x.double() for x in there])
+    for y, y_again, twin in zip(found, again, expected, strict=True):
+        assert y.dtype == torch.float32
+        assert torch.isfinite(y).all()
+        assert torch.equal(y, y_again)
+        torch.testing.assert_close(y.double(), twin, rtol=rtol, atol=atol)
+    return found
+
+
+def forest(sizes, width, seed=0):
+    """Binary trees with so many leaves each, rows of nodes, routers and leaves shuffled: the table, and the counts."""
+    nodes, routers, leaves = sum(2 * k - 1 for k in sizes), sum(k - 1 for k in sizes), sum(sizes)
+    generator = torch.Generator().manual_seed(seed)
+    rows, gates, ends = (iter(torch.randperm(k, generator=generator).tolist()) for k in (nodes, routers, leaves))
+    table = torch.full((len(sizes), 4, width), -1, dtype=torch.int32)
+    table[:, 3] = 0
+    for tree, k in enumerate(sizes):
+        for place in range(2 * k - 1):
+            inner = place < k - 1
+            entry = (next(rows), next(gates) if inner else -1, -1 if inner else next(ends), int(place == 0))
+            table[tree, :, place] = torch.tensor(entry, dtype=torch.int32)
+    return table, nodes, routers, leaves
+
+
+@pytest.mark.skipif(not INTERPRETED and not torch.cuda.is_available(), reason="no GPU")
+class TestKernels:
+    pytestmark = [] if INTERPRETED else [pytest.mark.gpu]
+
+    @pytest.mark.parametrize(
+        ("n", "rows", "f"),
+        [(2, 7, 1), (1, 2, 3), (3, 130, 8), (2, 257, 40), (1, 33, 288), (2, 2500, 3), (1, 11000, 17)],
+    )
+    def test_norm_leaky(self, n, rows, f):
+        x = draw(n, rows, f) * (0.5 + draw(n, 1, f).sigmoid()) + 3 * draw(n, 1, f)
+        weight, bias = draw(n, f, seed=1), draw(n, f, seed=2)
+        beside = {}
+
+        def norm(x, weight, bias):
+            stats = draw(n, f, seed=3).to(x), draw(n, f, seed=4).exp().to(x)
+            y = norm_leaky(x, weight, bias, *stats)
+            beside[x.dtype] = y.detach(), *stats
+            return y * y.abs()  # no gradient at the kink, where rounding decides on the side
+
+        agree(norm, x, weight, bias, rtol=1e-4, atol=5e-4)  # on numbers of up to 100
+        for y, twin in zip(beside[torch.float32], beside[torch.float64], strict=True):
+            torch.testing.assert_close(y.double(), twin, rtol=2e-5, atol=2e-5)
+
+    @pytest.mark.parametrize("rows", [300, 5000])
+    def test_variance_survives_a_large_mean(self, rows):
+        x = (1000 + 0.1 * draw(1, rows, 4)).to(DEVICE)
+        stats = torch.zeros(1, 4, device=DEVICE), torch.zeros(1, 4, device=DEVICE)
+        y = norm_leaky(x, torch.ones_like(stats[0]), torch.zeros_like(stats[0]), *stats)
+        torch.testing.assert_close(stats[1].double(), 0.1 * x.double().var(1), rtol=1e-3, atol=0)
+        centred = torch.where(y > 0, y, y / kernels.LEAKY_SLOPE)
+        torch.testing.assert_close(centred.var(1, correction=0), torch.ones_like(stats[0]), rtol=2e-3, atol=0)
+
+    def test_norm_leaky_takes_any_layout(self):
+        stats = torch.zeros(2, 3, device=DEVICE), torch.ones(2, 3, device=DEVICE)
+        agree(
+            lambda x, w, b: norm_leaky(x.transpose(0, 1), w, b, *(s.to(x) for s in stats)).sum(1),
+            draw(9, 2, 3),
+            draw(2, 3),
+            draw(2, 3, seed=1),
+            atol=1e-4,
+        )
+
+    @pytest.mark.parametrize("c", [1, 3, 8])
+    @pytest.mark.parametrize(
+        ("size", "grid", "padding"),
+        [
+            ((7, 7), (3, 3), (0, 0)),
+            ((8, 6), (4, 3), (1, 1)),
+            ((5, 8), (2, 4), (0, 1)),
+            ((6, 3), (2, 1), (0, 0)),
+            ((1, 4), (2, 3), (1, 0)),
+        ],
+    )
+    def test_windows(self, size, grid, padding, c):
+        agree(lambda image: im2col(image, grid, padding), draw(2, 3, *size, c), rtol=0, atol=1e-6)
+        agree(lambda cols: col2im(cols, size, padding), draw(2, 3, *grid, 9 * c), rtol=0, atol=1e-6)
+
+    def test_windows_of_many_columns(self):
+        agree(lambda image: im2col(image, (3, 2), (1, 0)), draw(1, 2, 6, 5, 64), rtol=0, atol=1e-6)
+        agree(lambda cols: col2im(cols, (6, 5), (1, 0)), draw(1, 2, 3, 2, 576), rtol=0, atol=1e-6)
+
+    @pytest.mark.parametrize("latent", [1, 3, 8, 64])
+    @pytest.mark.parametrize("prior", [True, False])
+    def test_posterior(self, latent, prior):
+        n, b = (3, 7) if latent < 64 else (1, 5)
+        q, p, z = draw(n, b, 2 * latent), draw(n, b, 2 * latent, seed=1), draw(n, b, latent, seed=2).to(DEVICE)
+        agree(lambda q, p=None: posterior(q, p, z.to(q)), *([2 * q, 2 * p] if prior else [q]), atol=5e-5)
+
+    def test_posterior_of_slices(self):
+        z = draw(2, 5, 3).to(DEVICE)
+
+        def both(x):
+            return posterior(x[::2, :, 2:8], x[1::2, :, 5:11], z.to(x))
+
+        agree(both, draw(4, 5, 12))
+        agree(lambda x: both(x.permute(2, 0, 1)), draw(5, 12, 4))  # the last axis is not contiguous
+
+    def test_posterior_is_finite_far_out(self):
+        q = torch.tensor([[[0.0, 5.0, -3.0, 1.0, -50.0, -17.0, 1e4, -1e4]]])
+        p = torch.tensor([[[0.1, 5.0, 3.0, -1.0, -50.0, -50.0, -50.0, 1e4]]])
+        for heads in ([q, p], [p, q], [q], [p]):
+            agree(lambda q, p=None: posterior(q, p, torch.ones(1, 1, 4).to(q)), *heads, rtol=1e-4)
+
+    @pytest.mark.parametrize(("r", "b"), [(1, 1), (3, 7), (5, 300)])
+    def test_decisions(self, r, b):
+        agree(decisions, draw(r, b, scale=4), draw(r, b, scale=4, seed=1))
+
+    def test_decisions_far_out_and_none(self):
+        far = torch.tensor([[1e4, -1e4, 1e4, -1e4, 30.0, -100.0, 0.0]])
+        agree(decisions, far, -far / 1e3)
+        agree(decisions, far / 1e3, far)
+        agree(decisions, far, -far)
+        log_p, kl = decisions(*torch.zeros(2, 0, 4, device=DEVICE))
+        assert log_p.shape == (0, 4)
+        assert kl.shape == (0, 4)
+
+    @pytest.mark.parametrize(
+        ("sizes", "width", "b"), [([1], 1, 3), ([2, 3, 1], 8, 1), ([4, 7], 16, 150), ([1, 1], 4, 5)]
+    )
+    def test_weigh(self, sizes, width, b):
+        table, nodes, routers, leaves = forest(sizes, width)
+        table = table.to(DEVICE)
+        inputs = -draw(nodes, b).abs(), draw(nodes, b, seed=1), draw(routers, b, seed=2), draw(leaves, b, seed=3)
+        agree(lambda *inputs: weigh(*inputs, table), *inputs)
+
+    @pytest.mark.parametrize("shape", [(1,), (7, 3), (5, 300)])
+    def test_take(self, shape):
+        index = [3, 0, 3, 1, 3, 0]  # row 2 is never taken
+        parts = [t.to(DEVICE) for t in (torch.tensor(index), *segments(index, 4))]
+        y, dx = agree(lambda x: take(x, *parts), draw(4, *shape), atol=1e-6)
+        assert y.shape == (6, *shape)
+        assert (dx[2] == 0).all()
+
+    @pytest.mark.parametrize(("s", "b", "f"), [(1, 4, 3), (2, 7, 1), (3, 5, 288), (1, 2, 1500)])
+    def test_log_bernoulli(self, s, b, f):
+        x = draw(s, b, f).sigmoid().to(DEVICE)
+        run_of = torch.tensor([s - 1, 0, s // 2], dtype=torch.int32, device=DEVICE)
+        agree(lambda output: log_bernoulli(x.to(output), output, run_of), draw(3, b, f, scale=3), atol=1e-4)
+
+    def test_log_bernoulli_far_out(self):
+        x, run_of = (
+            torch.tensor([[[1.0, 0.0, 1.0, 0.0]]], device=DEVICE),
+            torch.zeros(1, dtype=torch.long, device=DEVICE),
+        )
+        far = torch.tensor([[[1e4, 1e4, -1e4, -1e4]]])
+        agree(lambda output: log_bernoulli(x.to(output), output, run_of), far)
+
+    def test_log1p_and_softplus_are_exact_in_the_tail(self):
+        raw = torch.linspace(-16, 3, 64)[None, :, None]  # the KL sees log of the variance, so its relative error
+        head = torch.cat([torch.zeros_like(raw), raw], -1)
+        z, kl = posterior(head.to(DEVICE), None, torch.zeros(1, 64, 1, device=DEVICE))
+        with plain():
+            _, twin = posterior(head.double(), None, torch.zeros(1, 64, 1, dtype=torch.float64))
+        torch.testing.assert_close(kl.cpu().double(), twin, rtol=2e-6, atol=1e-6)
+        assert (z == 0).all()
+
+    def numbers(self, seeds, step, tree, place, rows, latent):
+        def tensor(values, dtype):
+            return torch.tensor(values, dtype=dtype, device=DEVICE)
+
+        parts = (seeds, torch.int64), ([step], torch.int64), (tree, torch.int32), (place, torch.int32)
+        return noise(*(tensor(*part) for part in parts), rows, latent).cpu()
+
+    def test_noise_is_standard_normal(self):
+        z = self.numbers([11, 2**40 + 5], 3, [0, 0, 1, 1], [0, 1, 0, 1], 2048, 8).double()
+        flat, count = z.flatten(), z.numel()
+        assert abs(flat.mean()) < 4 / count**0.5
+        assert abs(flat.var() - 1) < 4 * (2 / count) ** 0.5
+        assert abs((flat**4).mean() - 3) < 4 * (96 / count) ** 0.5
+        assert flat.unique().numel() > 0.99 * count
+        streams = torch.cat([z.flatten(1), self.numbers([11], 4, [0], [0], 2048, 8).double().flatten(1)])
+        streams = torch.cat([streams, self.numbers([11], 2**32 + 3, [0], [0], 2048, 8).double().flatten(1)])
+        for other in (
+            streams,
+            z[0].T,
+            torch.stack([flat[:-1], flat[1:]]),
+        ):  # nodes, steps and seeds; latents; neighbours
+            apart = torch.corrcoef(other) - torch.eye(len(other))
+            assert apart.abs().max() < 4.5 / other.shape[1] ** 0.5
+
+    @pytest.mark.parametrize(("rows", "latent"), [(1, 1), (5, 3), (600, 8), (3, 6)])
+    def test_noise_of_a_node_is_its_own(self, rows, latent):
+        z = self.numbers([5, 6], 9, [1, 0, 1], [2, 0, 0], rows, latent)
+        alone = self.numbers([6], 9, [0], [2], rows, latent)
+        assert torch.equal(z[:1], alone)
+        fewer = self.numbers([6], 9, [0], [2], max(1, rows // 2), latent)
+        assert torch.equal(alone[:, : fewer.shape[1]], fewer)
+
+    @pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+    @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16])
+    def test_adam(self, weight_decay, dtype):
+        rates, count = [1e-3, 3e-2], 1500
+        tree_of = (torch.arange(count) % 2).to(dtype)
+        value = draw(count).to(DEVICE)
+        twins = [value[tree_of.to(DEVICE) == tree].clone().requires_grad_() for tree in (0, 1)]
+        groups = [{"params": [p], "lr": rate} for p, rate in zip(twins, rates, strict=True)]
+        optimiser = torch.optim.Adam(groups, weight_decay=weight_decay)
+        mean, square, step = torch.zeros_like(value), torch.zeros_like(value), torch.zeros(1, device=DEVICE)
+        state = mean, square, step, torch.tensor(rates, device=DEVICE), tree_of.to(DEVICE), weight_decay
+        byhand = [t.clone() if isinstance(t, torch.Tensor) else t for t in (value, *state)]
+        for i in range(5):
+            g = (draw(count, seed=i) * 10.0**-i).to(DEVICE)
+            ahead = 80 if i == 2 else 0  # as if so many steps lay between
+            step += 1 + ahead
+            byhand[3] += 1 + ahead
+            adam(value, g, *state)
+            with plain():
+                adam(byhand[0], g, *byhand[1:])
+            for tree, p in enumerate(twins):
+                p.grad = g[tree::2].clone()
+                if ahead:
+                    optimiser.state[p]["step"] += ahead
+            optimiser.step()
+            for found in (value, byhand[0]):
+                for tree, p in enumerate(twins):
+                    torch.testing.assert_close(found[tree::2], p.detach(), rtol=2e-6, atol=1e-6)
+
+    @pytest.mark.skipif(INTERPRETED, reason="needs CUDA graphs")
+    def test_a_captured_step_sees_new_values(self):
+        x, heads = draw(2, 3000, 8).cuda().requires_grad_(), draw(2, 3000, 8).cuda().requires_grad_()
+        weight, bias = torch.ones(2, 8, device="cuda"), torch.zeros(2, 8, device="cuda")
+        seeds, step = torch.tensor([3], device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda")
+        tree, place = torch.zeros(2, dtype=torch.int32, device="cuda"), torch.arange(2, device="cuda").int()
+
+        def work():
+            y = norm_leaky(x, weight, bias, torch.zeros_like(bias), torch.ones_like(bias))
+            z, kl = posterior(heads, y, noise(seeds, step, tree, place, 3000, 4))
+            return torch.autograd.grad(z.square().sum() + kl.sum(), (x, heads))
+
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            work()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = work()
+        for now in (0, 1, 5):
+            step.fill_(now)
+            graph.replay()
+            for y, expected in zip(captured, work(), strict=True):
+                assert torch.equal(y, expected)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the outer test")
+def test_kernels_in_the_interpreter():
+    triton, numpy = pytest.importorskip("triton"), pytest.importorskip("numpy")
+    versions = [tuple(map(int, part.__version__.split(".")[:2])) for part in (triton, numpy)]
+    if versions[0] < (3, 9) and versions[1] >= (2, 4):
+        pytest.skip("older interpreters cannot loop with this NumPy")
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", f"{__file__}::TestKernels"]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    inner = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert inner.returncode == 0, inner.stdout + inner.stderr
+    assert "passed" in inner.stdout
+
+
+@pytest.mark.skipif(INTERPRETED, reason="without the interpreter")
+def test_cpu_tensors_take_the_plain_path():
+    x = draw(2, 5, 3).requires_grad_()
+    assert not fused(x)
+    y = norm_leaky(x, torch.ones(2, 3), torch.zeros(2, 3), torch.zeros(2, 3), torch.ones(2, 3))
+    assert "NormLeaky" not in str(y.grad_fn)
+    assert posterior(draw(2, 5, 6), None, draw(2, 5, 3))[0].shape == (2, 5, 3)
+
+
+def test_plain_forces_the_twins_and_ends(monkeypatch):
+    monkeypatch.setattr(kernels, "_interpreted", True)
+    monkeypatch.setattr(kernels, "triton", object())
+    assert fused(torch.zeros(1))
+    assert not fused(torch.zeros(1, dtype=torch.float64))
+    with plain():
+        assert not fused(torch.zeros(1))
+    assert fused(torch.zeros(1))
+
+
+def test_no_noise_without_triton(monkeypatch):
+    monkeypatch.setattr(kernels, "triton", None)
+    one = torch.zeros(1, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match="Generator"):
+        noise(one, one, one.int(), one.int(), 2, 2)
+
+
+@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 1)])
+def test_windows_make_both_convolutions(padding):
+    n, b, c, out, side = 2, 3, 4, 5, (7, 6)
+    image, weight = draw(n, b, *side, c), draw(n, out, c, 3, 3, seed=1)
+    grid = tuple((s + 2 * p - 3) // 2 + 1 for s, p in zip(side, padding, strict=True))
+    down = torch.einsum("nbijk,nok->nboij", im2col(image, grid, padding), weight.flatten(2))
+    up_weight = draw(n, c, out, 3, 3, seed=2)
+    size = tuple(2 * s + 1 - p for s, p in zip(side, padding, strict=True))
+    up = col2im(torch.einsum("nbijc,nck->nbijk", image, up_weight.flatten(2)), size, padding)
+    for i in range(n):
+        x = image[i].permute(0, 3, 1, 2)
+        torch.testing.assert_close(down[i], F.conv2d(x, weight[i], stride=2, padding=padding), rtol=1e-4, atol=1e-4)
+        expected = F.conv_transpose2d(x, up_weight[i], stride=2, padding=padding, output_padding=padding)
+        torch.testing.assert_close(up[i].permute(0, 3, 1, 2), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_the_twins():
+    def double(*shape, seed=0):
+        return draw(*shape, seed=seed, dtype=torch.float64).requires_grad_()
+
+    def norm(x, weight, bias):
+        return norm_leaky(x, weight, bias, torch.zeros(2, 3).double(), torch.ones(2, 3).double())
+
+    table, nodes, routers, leaves = forest([2, 1], 4)
+    z, index = double(2, 3, 2, seed=9).detach(), [1, 0, 1]
+    parts = torch.tensor(index), *segments(index, 3)
+    data, run_of = double(2, 2, 3).detach(), torch.tensor([1, 0, 1])
+    cases = {
+        norm: (double(2, 5, 3), double(2, 3), double(2, 3, seed=1)),
+        (lambda image: im2col(image, (2, 3), (1, 0))): (double(1, 2, 4, 6, 2),),
+        (lambda cols: col2im(cols, (4, 6), (1, 0))): (double(1, 2, 2, 3, 18),),
+        (lambda q, p: posterior(q, p, z)): (double(2, 3, 4), double(2, 3, 4, seed=1)),
+        (lambda q: posterior(q, None, z)): (double(2, 3, 4),),
+        decisions: (double(2, 3), double(2, 3, seed=1)),
+        (lambda *terms: weigh(*terms, table)): tuple(double(k, 2, seed=k) for k in (nodes, nodes, routers, leaves)),
+        (lambda x: take(x, *parts)): (double(3, 2),),
+        (lambda output: log_bernoulli(data, output, run_of)): (double(3, 2, 3),),
+    }
+    for f, inputs in cases.items():
+        assert torch.autograd.gradcheck(f, inputs)
+
+
+def test_weigh_of_a_tree_by_hand():
+    table = torch.tensor([[[2, 0, 1, -1], [0, -1, -1, -1], [-1, 1, 0, -1], [1, 0, 0, 0]]], dtype=torch.int32)
+    reach = torch.tensor([[0.3], [0.7], [1.0]])  # the root is row 2; its left leaf, row 0, has leaf number 1
+    kl, kl_router, log_px = torch.tensor([[2.0], [3.0], [5.0]]), torch.tensor([[7.0]]), torch.tensor([[-11.0], [-13.0]])
+    terms = weigh(reach.log(), kl, kl_router, log_px, table).flatten()
+    torch.testing.assert_close(terms, torch.tensor([0.3 * -13 + 0.7 * -11, 5.0, 0.3 * 2 + 0.7 * 3, 7.0]))
+
+
+def test_segments():
+    starts, members = segments([3, 0, 3, 1], 5)
+    assert starts.tolist() == [0, 1, 2, 2, 4, 4]
+    assert members.tolist() == [1, 3, 0, 2]
+    assert [part.dtype for part in segments([], 2)] == [torch.int32, torch.int32]
