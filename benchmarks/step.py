@@ -2,9 +2,10 @@
 
     python benchmarks/step.py [--device cpu] [--quick] [--out benchmarks/results/step-cpu.json]
 
-A step is forward, backward and Adam with the paper's networks for 28x28 images: of a whole tree, of a subtree (with 1 and
-8 candidates), of several runs side by side. Beside it, in the same run of this script, the plain twin of the tests: node
-by node, torch's own layers and optimiser; in a subtree step it runs the whole frozen tree, as the authors' code does.
+A step is forward, backward and Adam with the paper's networks for 28x28 images: of a whole tree, of a subtree (with 1
+and 8 candidates), of several runs side by side. Beside it, in the same run of this script, the plain twin of the tests:
+node by node, torch's own layers and optimiser; in a subtree step it runs the whole frozen tree, as the authors' code
+does.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def main() -> None:
     def record(what: str, work: Callable[[int], None], twin: Callable[[int], None] | None, **about: int) -> None:
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        row = {"what": what, **about, "ms": timed(work, device, 3)}
+        row: dict[str, Any] = {"what": what, **about, "ms": timed(work, device, 3)}
         if on_gpu:
             row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
         if twin is not None:
@@ -161,7 +162,7 @@ def main() -> None:
         for runs in (1, 2, 5, 10, 20):
             forest = TreeVAEModule(PAPER, [balanced(10)] * runs, torch.Generator().manual_seed(0)).to(device)
             record("runs side by side", ours(WholeTree(forest, samples), 256), None, leaves=10, batch=256, runs=runs)
-    about = {
+    found = {
         "command": "python benchmarks/step.py " + " ".join(sys.argv[1:]),
         "rows": rows,
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
@@ -170,7 +171,7 @@ def main() -> None:
     }
     out = given.out or Path(__file__).parent / "results" / f"step-{device.type}.json"
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(about, indent=2) + "\n")
+    out.write_text(json.dumps(found, indent=2) + "\n")
     print(f"wrote {out}")
 
 

@@ -14,11 +14,12 @@ from typing import Any
 from .model.module import TreeVAEModule
 from .model.networks import Architecture
 from .progress import Progress
+from .training.checkpoint import ModelFileError
 from .training.engine import keep_memory
 from .training.events import Event, TreeChanged
 from .training.growing import Grove
 from .training.plan import Plan
-from .training.runfolder import Every, RunFolder, check_same
+from .training.runfolder import Every, RunFolder, State, check_same
 from .training.samples import Samples
 from .tree import Tree
 
@@ -83,12 +84,19 @@ class Fitting:
                 check_same({"seeds": before["seeds"]}, {"seeds": self._seeds}, folder)
             grove = Grove(self._arch, self._samples, self._plan, self._seeds, self._tree)
             if found is not None:
-                grove.restore(found.about["grove"], found.tensors)
-                self.histories = [list(history) for history in found.about["histories"]]
-                self.modules = [run.module if run.grown else None for run in grove.runs]
-                log.info("going on from %s", found.path)
+                self._restore(grove, found)
+            self._save(grove, states)  # a folder that cannot be written is found out now, not after hours
             self._grow(grove, states, interrupted)
-            self._save(grove, states)
+            self._try_to_save(grove, states)
+
+    def _restore(self, grove: Grove, found: State) -> None:
+        try:
+            grove.restore(found.about["grove"], found.tensors)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
+        self.histories = [list(history) for history in found.about["histories"]]
+        self.modules = [run.module if run.grown else None for run in grove.runs]
+        log.info("going on from %s", found.path)
 
     def _grow(self, grove: Grove, states: RunFolder | None, interrupted: Any) -> None:
         with Progress(self._verbose, len(self._seeds)) as progress:
@@ -100,9 +108,16 @@ class Fitting:
                     if isinstance(event, TreeChanged):
                         self.modules[run] = event.module
                 elif states is not None and (interrupted() or states.due()):
-                    self._save(grove, states)
+                    self._try_to_save(grove, states)
                     if interrupted():
                         raise KeyboardInterrupt
+
+    def _try_to_save(self, grove: Grove, states: RunFolder) -> None:
+        """Save; where that fails, training is worth more than its state, and goes on."""
+        try:
+            self._save(grove, states)
+        except OSError as error:
+            log.warning("the state of training was not saved: %s", error)
 
     def _save(self, grove: Grove, states: RunFolder) -> None:
         about, tensors = grove.state()

@@ -151,6 +151,7 @@ class Stepper:
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side), _fast_products(True):
                 for _ in range(WARM_UP):
+                    self.cursor.zero_()  # an epoch may be shorter than the warm-up
                     self._step()
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()

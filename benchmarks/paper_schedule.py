@@ -1,0 +1,100 @@
+"""How long does the paper's whole schedule take, and what comes out of it?
+
+    python benchmarks/paper_schedule.py DATA.npz [--seeds 10] [--epochs 150] [--checkpoint FOLDER] [--out FILE.json]
+
+DATA.npz holds x_train, y_train, x_test, y_test: images as bytes. All seeds are trained side by side; with --checkpoint
+a killed run goes on where it was, and the seconds of all its parts are added up. Scores are of the test images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from treevae import TreeVAE, __version__
+from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
+from treevae.model.scoring import score_terms
+from treevae.training.samples import Samples, over
+
+
+def scores(model: TreeVAE, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """What a model makes of test images."""
+    module = model.module_
+    samples = Samples(torch.from_numpy(x.reshape(len(x), -1) / np.float32(255)), next(module.parameters()).device)
+    terms = over(module, samples, lambda part: score_terms(module, part, 10).values.T).mean(0).tolist()
+    labels, tree = model.predict(x), model.tree_
+    return {
+        "elbo": terms[0] - sum(terms[1:]),
+        "rl": -terms[0],
+        "kl": {"root": terms[1], "nodes": terms[2], "decisions": terms[3]},
+        "acc": 100 * accuracy(y, labels),
+        "nmi": 100 * nmi(y, labels),
+        "dp": 100 * dendrogram_purity(tree, labels, y),
+        "lp": 100 * leaf_purity(labels, y),
+        "leaves": len(tree.leaves),
+        "tree": json.loads(tree.to_json()),
+    }
+
+
+def epochs_of(model: TreeVAE) -> int:
+    """Epochs that were trained."""
+    return sum(event["event"] == "EpochEnded" for event in model.history_)
+
+
+def main() -> None:
+    """Fit, score, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--n-leaves", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=150)
+    parser.add_argument("--n-init", type=int, default=1)
+    parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--save-every", type=float, default=30)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    data = np.load(given.data)
+    model = TreeVAE(given.n_leaves, epochs=given.epochs, n_init=given.n_init, verbose=True)
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    spent = given.checkpoint / "seconds.json" if given.checkpoint else None
+    before = json.loads(spent.read_text()) if spent is not None and spent.exists() else []
+    start = time.perf_counter()
+    try:
+        models = model.fit_seeds(data["x_train"], seeds, checkpoint=given.checkpoint, save_every=given.save_every)
+    finally:
+        parts = [*before, time.perf_counter() - start]
+        if spent is not None:
+            spent.write_text(json.dumps(parts))
+    on_gpu = torch.cuda.is_available()
+    runs = [
+        {"seed": seed, "epochs": epochs_of(one), **scores(one, data["x_test"], data["y_test"])}
+        for seed, one in zip(seeds, models, strict=True)
+    ]
+    found = {
+        "command": "python benchmarks/paper_schedule.py " + " ".join(sys.argv[1:]),
+        "seconds": sum(parts),
+        "parts": parts,
+        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
+        "peak_mb": torch.cuda.max_memory_allocated() / 1e6 if on_gpu else None,
+        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "runs": runs,
+    }
+    given.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(f"{found['seconds']:.1f} s for {given.seeds} seeds")
+    for name in ("elbo", "rl", "acc", "nmi", "dp", "lp"):
+        values = [run[name] for run in runs]
+        print(f"{name:5} {statistics.mean(values):8.2f}  " + " ".join(f"{value:.2f}" for value in values))
+
+
+if __name__ == "__main__":
+    main()

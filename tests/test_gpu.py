@@ -1,0 +1,164 @@
+"""On a GPU: the fused path, the captured path, the cached path and the stacked path, each against its plain twin."""
+
+import json
+
+import pytest
+import torch
+from test_model import ARCHITECTURES, BATCH, TREES, noise_by_node, random_module, random_x
+from twin import Twin
+
+from treevae.model import descent, kernels
+from treevae.model.elbo import TERMS
+from treevae.model.module import TreeVAEModule
+from treevae.model.networks import Architecture
+from treevae.model.subtree import Subtree
+from treevae.training import loop
+from treevae.training.engine import Stepper
+from treevae.training.growing import Grove
+from treevae.training.loop import Training
+from treevae.training.objectives import SubtreeOnSubset, WholeTree
+from treevae.training.plan import Plan, Stage
+from treevae.training.samples import Samples
+from treevae.tree import Tree
+
+pytestmark = pytest.mark.gpu
+GPU = torch.device("cuda")
+SMALL = Architecture((1, 28, 28), "cnn", "bernoulli", (4,) * 4, (32,) * 3)
+STAGE = Stage("s", 2, kl_step=0.1, learning_rate=1e-3, drop_after=1)
+
+
+@pytest.fixture(autouse=True)
+def _single_precision():
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("arch", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
+def test_fused_elbo_and_gradients_equal_the_recursive_twin(tree, arch, training):
+    """Float32 on the GPU against float64 on the CPU."""
+    module, x = random_module(arch, [tree], training), random_x(arch)
+    twin = Twin(module)
+    noise = descent.noise_for(module.nodes, BATCH, torch.Generator().manual_seed(4))
+    fused = random_module(arch, [tree], training).float().to(GPU)
+    assert kernels.fused(next(fused.parameters()))
+    terms = fused.elbo(x.float().to(GPU), [level.float().to(GPU) for level in noise])
+    kl_root, below = twin.elbo(x, noise_by_node(module, noise))
+    expected = {"kl_root": kl_root} | {name: getattr(below, name) for name in TERMS if name != "kl_root"}
+    for name in TERMS:
+        torch.testing.assert_close(getattr(terms, name)[0].cpu().double(), expected[name], rtol=2e-4, atol=2e-4)
+    ours = torch.autograd.grad(terms.loss(0.7), list(fused.parameters()))
+    plain = module.elbo(x, noise)
+    theirs = torch.autograd.grad(plain.loss(0.7), list(module.parameters()))
+    for mine, exact in zip(ours, theirs, strict=True):
+        assert (mine.cpu().double() - exact).norm() <= 2e-3 * exact.norm() + 1e-5
+
+
+def samples(n: int = 640, budget: int | None = None) -> Samples:
+    x = torch.rand(n, 784, generator=torch.Generator().manual_seed(1))
+    return Samples(x, GPU, budget)
+
+
+def weights(network: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([value.flatten().double().cpu() for value in network.state_dict().values()])
+
+
+@pytest.mark.parametrize("kind", ["whole", "subtree", "stacked"])
+def test_a_captured_step_is_the_step(kind, monkeypatch):
+    """Replays of the graph move the weights as the same steps taken one by one do."""
+    data, found = samples(), []
+    for captured in (True, False):
+        tree = Tree().split(0).split(1)
+        module = TreeVAEModule(SMALL, [tree] * (3 if kind == "stacked" else 1), torch.Generator().manual_seed(0)).to(
+            GPU
+        )
+        if kind == "subtree":
+            new = Subtree.new(SMALL, module.bottom_up.d_dims, 1, 2, torch.Generator().manual_seed(1)).to(GPU)
+            objective = SubtreeOnSubset([module], [2], new, data, [torch.arange(512, device=GPU)])
+        else:
+            objective = WholeTree(module, data)
+        training = Training(objective, data, STAGE, 64, [7, 8, 9] if kind == "stacked" else [7])
+        if not captured:
+            monkeypatch.setattr(Stepper, "_capture", lambda self: None)
+        means = [done.means for done in training.run() if done is not None]
+        assert (training._stepper._graph is not None) == captured
+        found.append((weights(objective.network), means))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-5)
+    for mine, theirs in zip(found[0][1], found[1][1], strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-4)
+
+
+def test_where_capture_is_impossible_training_goes_on_with_one_line(monkeypatch, caplog):
+    plain = Stepper._step
+
+    def waits_for_the_device(self):
+        plain(self)
+        self.totals.sum().item()
+
+    monkeypatch.setattr(Stepper, "_step", waits_for_the_device)
+    data = samples(256)
+    module = TreeVAEModule(SMALL, [Tree().split(0)], torch.Generator().manual_seed(0)).to(GPU)
+    before = weights(module)
+    done = [d for d in Training(WholeTree(module, data), data, STAGE, 64, [7]).run() if d is not None]
+    assert [d.epoch for d in done] == [0, 1]
+    assert not torch.equal(before, weights(module))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "without a CUDA graph" in caplog.text
+
+
+def test_runs_side_by_side_start_as_each_alone():
+    """The same weights, order and noise: after an epoch the weights have moved alike, up to TF32."""
+    data, tree = samples(), Tree().split(0)
+    alone = [TreeVAEModule(SMALL, [tree], torch.Generator().manual_seed(r)).to(GPU) for r in range(3)]
+    together = TreeVAEModule.of([(module, 0) for module in alone])
+    stage = Stage("s", 1, kl_step=0.1, learning_rate=1e-4, drop_after=1)
+    list(Training(WholeTree(together, data), data, stage, 64, [5, 6, 7]).run())
+    for r, module in enumerate(alone):
+        start = weights(module)
+        list(Training(WholeTree(module, data), data, stage, 64, [5 + r]).run())
+        beside = weights(TreeVAEModule.of([(together, r)]))
+        assert (beside - weights(module)).norm() < 0.1 * (weights(module) - start).norm()
+
+
+def test_data_larger_than_the_device_may_hold_train_the_same_model():
+    plan, found = Plan.paper(2, 3, 64), []
+    for budget in (None, 200 * 784 * 4):
+        data = samples(budget=budget)
+        assert data.resident == (budget is None)
+        grove = Grove(SMALL, data, plan, [0])
+        told = [event for _, event in filter(None, grove.events())]
+        found.append([(event.stage, event.epoch, event.reconstruction) for event in told if hasattr(event, "stage")])
+    for (stage, epoch, mine), (stage2, epoch2, theirs) in zip(*found, strict=True):
+        assert (stage, epoch) == (stage2, epoch2)
+        assert mine == pytest.approx(theirs, rel=2e-3)
+
+
+def test_a_run_goes_on_from_a_saved_state(monkeypatch):
+    monkeypatch.setattr(loop, "PAUSE", 0)
+    plan, data = Plan.paper(2, 3, 64), samples()
+    grove, states, told = Grove(SMALL, data, plan, [0, 1]), [], []
+    for happened in grove.events():
+        if happened is None:
+            about, tensors = grove.state()
+            states.append((len(told), json.dumps(about), {name: value.clone() for name, value in tensors.items()}))
+        else:
+            told.append(happened)
+    for so_far, about, tensors in states[:: max(1, len(states) // 4)]:
+        other = Grove(SMALL, data, plan, [0, 1])
+        other.restore(json.loads(about), tensors)
+        rest = list(filter(None, other.events()))
+        assert [(r, type(event)) for r, event in rest] == [(r, type(event)) for r, event in told[so_far:]]
+        for (_, mine), (_, theirs) in zip(rest, told[so_far:], strict=True):
+            if hasattr(mine, "reconstruction"):
+                assert mine.reconstruction == pytest.approx(theirs.reconstruction, rel=2e-3)
+
+
+def test_training_leaves_the_precision_of_products_alone():
+    before = torch.get_float32_matmul_precision()
+    data = samples(128)
+    module = TreeVAEModule(SMALL, [Tree().split(0)], torch.Generator().manual_seed(0)).to(GPU)
+    list(Training(WholeTree(module, data), data, STAGE, 64, [7]).run())
+    assert torch.get_float32_matmul_precision() == before
