@@ -30,7 +30,7 @@ from treevae.training.plan import LEAF_RULES
 CHANCE = np.random.default_rng(0)
 VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
 RUN_FILES = ("model.safetensors", "labels.csv", "tree.txt", "tree.json")
-TINY = ("--n-leaves", "2", "--epochs", "1", "--device", "cpu")
+TINY = ("--n-leaves", "2", "--epochs", "4", "--learning-rate", "0.01", "--device", "cpu")
 
 
 def treevae(*arguments: Any, code: int = 0) -> str:
@@ -232,6 +232,42 @@ def test_fit_interrupted_too_early_says_so(data: Path, tmp_path: Path, monkeypat
     said = treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=130)
     assert f"before the first split was trained. Go on with: treevae fit --resume {tmp_path}" in said
     assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_resume_goes_on_and_clears_what_is_no_longer_needed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        interrupt_after(1, patched)
+        treevae("fit", data / "x.csv", "--drop", "kind", "-o", tmp_path, *TINY, code=130)
+    assert any(path.name.startswith("state-") for path in tmp_path.iterdir())
+    assert "holds an unfinished run; go on with: treevae fit --resume" in error_of(
+        "fit", data / "x.npy", "-o", tmp_path
+    )
+    said = treevae("fit", "--resume", tmp_path)
+    assert "Grew 2 clusters" in said
+    assert {file.name for file in tmp_path.iterdir()} == {*RUN_FILES, "run.json"}
+    assert "is finished" in error_of("fit", "--resume", tmp_path)
+
+
+def test_resume_takes_no_other_settings(data: Path, run: Path, tmp_path: Path) -> None:
+    assert "leave out DATA, --epochs" in error_of("fit", data / "x.npy", "--resume", run, "--epochs", 3)
+    assert "has no run.json" in error_of("fit", "--resume", tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    assert "cannot be read: it lacks an entry" in error_of("fit", "--resume", tmp_path)
+    assert "name the samples and the folder" in error_of("fit", "--epochs", 3)
+
+
+def test_resume_refuses_changed_data(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "x.npy", VECTORS)
+    with monkeypatch.context() as patched:
+        interrupt_after(0, patched)
+        treevae("fit", tmp_path / "x.npy", "-o", tmp_path / "run", *TINY, code=130)
+    np.save(tmp_path / "x.npy", VECTORS + 1)
+    refused = treevae("fit", "--resume", tmp_path / "run", code=1)
+    assert "Error: " in refused
+    assert "data: " in refused
+    treevae("fit", tmp_path / "x.npy", "-o", tmp_path / "run", *TINY, "--force")  # or starts anew
 
 
 # -- predict ----------------------------------------------------------------------------------------------------

@@ -326,6 +326,34 @@ def test_an_interrupt_keeps_the_tree_grown_so_far(monkeypatch):
     assert model.predict(VECTORS).shape == (60,)
 
 
+# -- several seeds ------------------------------------------------------------------------------------------------
+
+
+def test_fit_seeds_gives_what_each_seed_gives_alone():
+    frame = pd.DataFrame(VECTORS, columns=[f"f{i}" for i in range(VECTORS.shape[1])])
+    start = TreeVAE(**SMALL)
+    models = start.fit_seeds(frame, [3, 4])
+    assert not hasattr(start, "module_")
+    for seed, model in zip([3, 4], models, strict=True):
+        alone = TreeVAE(**SMALL | {"random_state": seed}).fit(frame)
+        assert model.get_params() == alone.get_params()
+        assert model.tree_ == alone.tree_
+        np.testing.assert_allclose(model.predict_proba(frame), alone.predict_proba(frame), atol=1e-3)
+        assert list(model.feature_names_in_) == list(frame.columns)
+        assert len(model.history_) == len(alone.history_)
+    with pytest.raises(ValueError, match="seeds is empty"):
+        start.fit_seeds(frame, [])
+
+
+def test_a_failed_refit_leaves_the_earlier_fit_whole(vectors):
+    model = TreeVAE(**SMALL).fit(VECTORS)
+    before = model.predict(VECTORS)
+    with pytest.raises(FloatingPointError):
+        model.set_params(likelihood="gaussian").fit(VECTORS[:, :3] * 1e25)
+    assert model.n_features_in_ == VECTORS.shape[1]
+    np.testing.assert_array_equal(model.predict(VECTORS), before)
+
+
 # -- what it leaves behind ----------------------------------------------------------------------------------------
 
 

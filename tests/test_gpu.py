@@ -124,6 +124,7 @@ def test_runs_side_by_side_start_as_each_alone():
 
 
 def test_data_larger_than_the_device_may_hold_train_the_same_model():
+    """Up to the order of the samples, which is drawn where it is used: on the GPU, or on the host."""
     plan, found = Plan.paper(2, 3, 64), []
     for budget in (None, 200 * 784 * 4):
         data = samples(budget=budget)
@@ -133,7 +134,7 @@ def test_data_larger_than_the_device_may_hold_train_the_same_model():
         found.append([(event.stage, event.epoch, event.reconstruction) for event in told if hasattr(event, "stage")])
     for (stage, epoch, mine), (stage2, epoch2, theirs) in zip(*found, strict=True):
         assert (stage, epoch) == (stage2, epoch2)
-        assert mine == pytest.approx(theirs, rel=2e-3)
+        assert mine == pytest.approx(theirs, rel=0.05)
 
 
 def test_a_run_goes_on_from_a_saved_state(monkeypatch):

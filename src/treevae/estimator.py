@@ -241,7 +241,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
         parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
-        identity = {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(x)}
+        identity = {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(X)}
         samples = Samples(x, first._device())
         fitting = Fitting(arch, samples, plan, seeds, first.tree, identity, first.verbose)
 

@@ -24,6 +24,7 @@ from .training.samples import Samples
 from .tree import Tree
 
 log = logging.getLogger("treevae")
+SHARE = 0.01  # of the time that writing states may take; gathering them takes no more than that again
 
 
 class Fitting:
@@ -74,7 +75,7 @@ class Fitting:
         if folder is None:
             self._grow(Grove(self._arch, self._samples, self._plan, self._seeds, self._tree), None, lambda: False)
             return
-        with RunFolder(folder, Every(save_every)) as states, _interrupts() as interrupted:
+        with RunFolder(folder, Every(save_every, SHARE)) as states, _interrupts() as interrupted:
             found = states.load()
             if found is not None:
                 before = found.about

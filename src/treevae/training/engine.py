@@ -125,7 +125,7 @@ class Stepper:
             self._captured = True
             if self.order.is_cuda:
                 self._graph = self._capture()
-        with _fast_products(self.order.is_cuda):
+        with fast_products(self.order.is_cuda):
             for _ in range(n):
                 if self._graph is None:
                     self._step()
@@ -149,13 +149,13 @@ class Stepper:
         try:
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side), _fast_products(True):
+            with torch.cuda.stream(side), fast_products(True):
                 for _ in range(WARM_UP):
                     self.cursor.zero_()  # an epoch may be shorter than the warm-up
                     self._step()
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph), _fast_products(True):
+            with torch.cuda.graph(graph), fast_products(True):
                 self._step()
         except Exception as error:  # whatever cannot be captured: an operation of a newer torch, an odd driver, …
             torch.cuda.synchronize()
@@ -176,7 +176,7 @@ class Stepper:
 
 
 @contextmanager
-def _fast_products(wanted: bool) -> Iterator[None]:
+def fast_products(wanted: bool) -> Iterator[None]:
     """Inside, matrix products of single precision may use TF32 (10 bits of mantissa), where a GPU has it."""
     before = torch.get_float32_matmul_precision()
     if wanted:

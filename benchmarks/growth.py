@@ -1,0 +1,115 @@
+"""How do time and memory grow with the samples, and what does saving the state cost?
+
+    python benchmarks/growth.py [--device cpu] [--out benchmarks/results/growth-cpu.json]
+
+A short fit on random images of 28x28 with more and more samples: seconds of an epoch, peak memory beyond the samples.
+The same fit with its samples in host memory, visiting the device in pieces. `predict` in samples a second. A fit with
+and without a folder for its state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from treevae import TreeVAE, __version__
+from treevae.model.module import TreeVAEModule
+from treevae.model.networks import Architecture
+from treevae.training.engine import keep_memory
+from treevae.training.loop import Training
+from treevae.training.objectives import WholeTree
+from treevae.training.plan import Stage
+from treevae.training.samples import Samples
+from treevae.tree import Tree
+
+ARCH = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 6, (128,) * 5)
+STAGE = Stage("whole tree", 2, kl_step=0.01, learning_rate=1e-3, drop_after=100)
+
+
+def tree_of(n_leaves: int) -> Tree:
+    """A tree as even as can be."""
+    tree = Tree()
+    while len(tree.leaves) < n_leaves:
+        tree = tree.split(min(tree.leaves, key=tree.depth))
+    return tree
+
+
+def epoch(x: torch.Tensor, device: torch.device, budget: int | None) -> dict[str, Any]:
+    """Seconds of the second epoch of a ten-leaf tree, and the peak of memory."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    samples = Samples(x, device, budget)
+    module = TreeVAEModule(ARCH, [tree_of(10)], torch.Generator().manual_seed(0)).to(device)
+    moments = []
+    for done in Training(WholeTree(module, samples), samples, STAGE, 256, [0]).run():
+        if done is not None:
+            moments.append(time.perf_counter())
+    found: dict[str, Any] = {"samples": len(x), "resident": samples.resident, "seconds": moments[1] - moments[0]}
+    if device.type == "cuda":
+        held = x.numel() * 4 if samples.resident else 0
+        found["peak_mb_beyond_samples"] = (torch.cuda.max_memory_allocated() - held) / 1e6
+    else:
+        found["peak_mb_of_process_so_far"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return found
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    device, rows = torch.device(given.device), []
+    on_gpu = device.type == "cuda"
+    keep_memory()
+    x = torch.rand(480_000 if on_gpu else 8_000, 784, generator=torch.Generator().manual_seed(0))
+
+    def record(what: str, **found: Any) -> None:
+        rows.append({"what": what, **found})
+        print(what, found, flush=True)
+
+    for n in (60_000, 120_000, 240_000, 480_000) if on_gpu else (2_000, 4_000, 8_000):
+        record("epoch", **epoch(x[:n], device, None))
+    record("epoch in pieces", **epoch(x[: 240_000 if on_gpu else 8_000], device, (200 << 20) if on_gpu else 12 << 20))
+    images = (x[: 60_000 if on_gpu else 2_000].numpy() * 255).astype(np.uint8).reshape(-1, 28, 28)
+    for n_leaves in (10, 100):
+        model = TreeVAE(tree=tree_of(n_leaves), max_depth=7, epochs=1, batch_size=256, device=str(device))
+        model.fit(images[:2560])
+        model.predict(images)
+        start = time.perf_counter()
+        model.predict(images)
+        record("predict", leaves=n_leaves, samples_a_second=len(images) / (time.perf_counter() - start))
+    settings: dict[str, Any] = {"n_leaves": 4, "epochs": 30 if on_gpu else 6, "device": str(device), "random_state": 0}
+    for repeat in range(2):
+        for folder in (False, True):
+            with tempfile.TemporaryDirectory() as where:
+                start = time.perf_counter()
+                TreeVAE(**settings).fit(images[:20_000], checkpoint=where if folder else None, save_every=0)
+                seconds = time.perf_counter() - start
+            record("fit", state_saved=folder, repeat=repeat, seconds=seconds)
+    about = {
+        "command": "python benchmarks/growth.py " + " ".join(sys.argv[1:]),
+        "rows": rows,
+        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
+    out = given.out or Path(__file__).parent / "results" / f"growth-{device.type}.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(about, indent=2) + "\n")
+    print(f"wrote {out}")
+
+
+if __name__ == "__main__":
+    main()
