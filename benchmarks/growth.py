@@ -21,27 +21,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from step import PAPER, balanced
 
 from treevae import TreeVAE, __version__
 from treevae.model.module import TreeVAEModule
-from treevae.model.networks import Architecture
 from treevae.training.engine import keep_memory
 from treevae.training.loop import Training
 from treevae.training.objectives import WholeTree
 from treevae.training.plan import Stage
 from treevae.training.samples import Samples
-from treevae.tree import Tree
 
-ARCH = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 6, (128,) * 5)
 STAGE = Stage("whole tree", 2, kl_step=0.01, learning_rate=1e-3, drop_after=100)
-
-
-def tree_of(n_leaves: int) -> Tree:
-    """A tree as even as can be."""
-    tree = Tree()
-    while len(tree.leaves) < n_leaves:
-        tree = tree.split(min(tree.leaves, key=tree.depth))
-    return tree
 
 
 def epoch(x: torch.Tensor, device: torch.device, budget: int | None) -> dict[str, Any]:
@@ -50,7 +40,7 @@ def epoch(x: torch.Tensor, device: torch.device, budget: int | None) -> dict[str
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     samples = Samples(x, device, budget)
-    module = TreeVAEModule(ARCH, [tree_of(10)], torch.Generator().manual_seed(0)).to(device)
+    module = TreeVAEModule(PAPER, [balanced(10)], torch.Generator().manual_seed(0)).to(device)
     moments = []
     for done in Training(WholeTree(module, samples), samples, STAGE, 256, [0]).run():
         if done is not None:
@@ -84,7 +74,7 @@ def main() -> None:
     record("epoch in pieces", **epoch(x[: 240_000 if on_gpu else 8_000], device, (200 << 20) if on_gpu else 12 << 20))
     images = (x[: 60_000 if on_gpu else 2_000].numpy() * 255).astype(np.uint8).reshape(-1, 28, 28)
     for n_leaves in (10, 100):
-        model = TreeVAE(tree=tree_of(n_leaves), max_depth=7, epochs=1, batch_size=256, device=str(device))
+        model = TreeVAE(tree=balanced(n_leaves), max_depth=7, epochs=1, batch_size=256, device=str(device))
         model.fit(images[:2560])
         model.predict(images)
         start = time.perf_counter()
@@ -99,7 +89,7 @@ def main() -> None:
                 seconds = time.perf_counter() - start
             record("fit", state_saved=folder, repeat=repeat, seconds=seconds)
     about = {
-        "command": "python benchmarks/growth.py " + " ".join(sys.argv[1:]),
+        "command": "python benchmarks/growth.py " + " ".join(Path(word).name for word in sys.argv[1:]),
         "rows": rows,
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),

@@ -81,7 +81,7 @@ def main() -> None:
         for seed, one in zip(seeds, models, strict=True)
     ]
     found = {
-        "command": "python benchmarks/paper_schedule.py " + " ".join(sys.argv[1:]),
+        "command": "python benchmarks/paper_schedule.py " + " ".join(Path(word).name for word in sys.argv[1:]),
         "seconds": sum(parts),
         "parts": parts,
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),

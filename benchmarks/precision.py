@@ -51,7 +51,7 @@ def main() -> None:
         rows[name] = {"seconds": seconds, "elbo": values, "acc": [one["acc"] for one in found]}
         print(f"{name:8} ELBO {statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}, {seconds:.0f} s", values)
     about = {
-        "command": "python benchmarks/precision.py " + " ".join(sys.argv[1:]),
+        "command": "python benchmarks/precision.py " + " ".join(Path(word).name for word in sys.argv[1:]),
         "device": torch.cuda.get_device_name(),
         "versions": {"treevae": __version__, "torch": torch.__version__},
         **rows,

@@ -163,7 +163,7 @@ def main() -> None:
             forest = TreeVAEModule(PAPER, [balanced(10)] * runs, torch.Generator().manual_seed(0)).to(device)
             record("runs side by side", ours(WholeTree(forest, samples), 256), None, leaves=10, batch=256, runs=runs)
     found = {
-        "command": "python benchmarks/step.py " + " ".join(sys.argv[1:]),
+        "command": "python benchmarks/step.py " + " ".join(Path(word).name for word in sys.argv[1:]),
         "rows": rows,
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),

@@ -38,7 +38,10 @@ class RowSums(nn.Module):
             matrix[i, list(group)] = 1
         self.register_buffer("matrix", torch.empty(0) if self.picks else matrix, persistent=False)
         self.register_buffer("index", torch.tensor(flat, dtype=torch.long), persistent=False)
-        users = [[i for i, group in enumerate(groups) if member in group] for member in range(n_rows)]
+        users: list[list[int]] = [[] for _ in range(n_rows)]
+        for i, group in enumerate(groups):
+            for member in group:
+                users[member].append(i)
         for name, lists in (("forward", groups), ("backward", users)):  # compressed rows, for the kernel
             starts = torch.tensor([0, *(len(part) for part in lists)], dtype=torch.int32).cumsum(0, dtype=torch.int32)
             members = torch.tensor([member for part in lists for member in part], dtype=torch.int32)

@@ -18,6 +18,12 @@ from . import kernels
 LEARNT_VARIANCE_FLOOR = 1e-3  # a constant feature would otherwise have an unbounded density
 
 
+def laid_out(x: Tensor, output: Tensor, run_of: Tensor) -> tuple[Tensor, Tensor, int]:
+    """The samples that each leaf explains and its outputs, both as the outputs lie in memory; the axis of features."""
+    x = x if len(x) == 1 else x[run_of]
+    return (x, output, 2) if output.stride(2) == 1 else (x.mT.contiguous(), output.mT, 1)
+
+
 class Bernoulli:
     """Independent Bernoulli features given as logits; grey levels in [0, 1] are allowed, as in the paper."""
 
@@ -39,8 +45,8 @@ class Gaussian:
 
     def log_prob(self, x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
         """-1/2 (x - mu)^2 - 1/2 log 2 pi, summed over features: (leaf, batch)."""
-        x = x if len(x) == 1 else x[run_of]
-        return -0.5 * ((x - output).square() + math.log(2 * math.pi)).sum(-1)
+        x, output, features = laid_out(x, output, run_of)
+        return -0.5 * ((x - output).square() + math.log(2 * math.pi)).sum(features)
 
     def mean(self, output: Tensor) -> Tensor:
         """The expected x."""
@@ -54,10 +60,10 @@ class GaussianLearnt:
 
     def log_prob(self, x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
         """log N(x; mu, sigma^2), summed over features: (leaf, batch)."""
-        x = x if len(x) == 1 else x[run_of]
-        mean, raw = output.chunk(2, dim=-1)
+        x, output, features = laid_out(x, output, run_of)
+        mean, raw = output.chunk(2, dim=features)
         variance = F.softplus(raw) + LEARNT_VARIANCE_FLOOR
-        return -0.5 * ((x - mean).square() / variance + torch.log(2 * math.pi * variance)).sum(-1)
+        return -0.5 * ((x - mean).square() / variance + torch.log(2 * math.pi * variance)).sum(features)
 
     def mean(self, output: Tensor) -> Tensor:
         """The expected x."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from . import kernels
 from .layout import Layout, NodeKey, RowSums
 from .networks import Architecture, Mlp, make_decoder
 from .stack import Linear, NodeStack, gather
@@ -94,7 +95,10 @@ class Family(nn.Module):
 
     def _run(self, name: str, levels: Levels) -> Tensor:
         parts = [levels[depth] for depth in self._depths(name)]
-        return self._stack(name)(self.picks[name](parts[0] if len(parts) == 1 else torch.cat(parts)))
+        fused = kernels.fused(parts[0])
+        parts = parts if fused else [part.mT for part in parts]  # on the CPU the batch is innermost in memory
+        picked = self.picks[name](parts[0] if len(parts) == 1 else torch.cat(parts))
+        return self._stack(name)(picked if fused else picked.mT)
 
     def _stack(self, name: str) -> NodeStack:
         stack = self.stacks[name]

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import kernels
-from .kernels import LEAKY_SLOPE, NORM_EPSILON, NORM_MOMENTUM
+from .kernels import LEAKY_SLOPE, NORM_EPSILON
 
 
 class NodeStack(nn.Module):
@@ -70,7 +70,7 @@ class Linear(NodeStack):
         self.bias = uniform((n, 1, n_out), n_in, generator) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.bmm(x, self.weight) if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
+        return kernels.linear(x, self.weight, self.bias)
 
 
 class NormLeaky(NodeStack):
@@ -91,7 +91,8 @@ class NormLeaky(NodeStack):
         if self.training:
             return kernels.norm_leaky(x, self.weight, self.bias, self.running_mean, self.running_var)
         scale, shift = self.affine()
-        return F.leaky_relu(torch.addcmul(shift, x, scale), LEAKY_SLOPE)
+        normed = torch.addcmul(shift, x, scale) if kernels.fused(x) else x * scale + shift  # each where it is faster
+        return F.leaky_relu(normed, LEAKY_SLOPE)
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """The scale and the shift that the norm is in eval mode, both (node, 1, feature)."""
@@ -102,10 +103,8 @@ class NormLeaky(NodeStack):
         """The same for images, each channel a feature, in either form of :func:`to_images`."""
         if x.dim() == 5:
             return self(x.flatten(1, 3)).view_as(x)
-        mean, var = self.running_mean.view(-1), self.running_var.view(-1)
-        weight, bias = self.weight.view(-1), self.bias.view(-1)
-        normed = F.batch_norm(x, mean, var, weight, bias, self.training, NORM_MOMENTUM, NORM_EPSILON)
-        return F.leaky_relu(normed, LEAKY_SLOPE)
+        series = pixels(x).reshape(self.n, -1, x[:, 0].numel())
+        return self(series.mT).mT.reshape(pixels(x).shape).permute(3, 0, 1, 2)
 
 
 class Dense(NodeStack):
@@ -137,18 +136,23 @@ def to_images(x: Tensor, shape: Sequence[int]) -> Tensor:
     """(node, batch, feature) -> images, in the form that runs fastest.
 
     On a GPU that is (node, batch, height, width, channel), where convolutions are batched matrix products; elsewhere
-    (batch, node * channel, height, width), where they are grouped convolutions.
+    (batch, node * channel, height, width) with the batch innermost in memory.
     """
     if kernels.fused(x):
         return x.unflatten(2, shape).permute(0, 1, 3, 4, 2).contiguous()
-    return x.transpose(0, 1).flatten(1).unflatten(1, (len(x) * shape[0], *shape[1:]))
+    return x.mT.reshape(len(x) * shape[0], *shape[1:], x.shape[1]).permute(3, 0, 1, 2)
 
 
 def from_images(x: Tensor, n: int) -> Tensor:
     """Images of n nodes in either form -> (node, batch, feature)."""
     if x.dim() == 5:
         return x.permute(0, 1, 4, 2, 3).flatten(2)
-    return x.reshape(len(x), n, -1).transpose(0, 1)
+    return pixels(x).reshape(n, -1, len(x)).mT
+
+
+def pixels(x: Tensor) -> Tensor:
+    """Images in the second form as they lie in memory: (node * channel, height, width, batch)."""
+    return x.permute(1, 2, 3, 0)
 
 
 class Conv2d(NodeStack):
@@ -161,7 +165,8 @@ class Conv2d(NodeStack):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 4:
-            return self.norm.images(F.conv2d(x, self.weight.flatten(0, 1), stride=2, groups=self.n))
+            y = kernels.downward(pixels(x).unflatten(0, (self.n, -1)), self.weight)
+            return self.norm.images(y.flatten(0, 1).permute(3, 0, 1, 2))
         grid = ((x.shape[2] - 3) // 2 + 1, (x.shape[3] - 3) // 2 + 1)
         columns = kernels.im2col(x, grid, (0, 0))
         y = kernels.pixel_product(columns.flatten(1, 3), self.weight.flatten(2).transpose(1, 2))
@@ -181,19 +186,25 @@ class ConvTranspose2d(NodeStack):
         self.padding = (1 - odd[0], 1 - odd[1])
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self._grouped(x) if x.dim() == 4 else self._products(x)
+        if x.dim() == 4:
+            return self._innermost(x)
+        y = self._products(x)
         return y if self.norm is None else self.norm.images(y)
 
-    def _grouped(self, x: Tensor) -> Tensor:
-        return F.conv_transpose2d(
-            x,
-            self.weight.flatten(0, 1),
-            None if self.bias is None else self.bias.flatten(),
-            stride=2,
-            padding=self.padding,
-            output_padding=self.padding,  # padding 0: 2 s + 1; padding 1 and one row more: 2 s
-            groups=self.n,
-        )
+    def _innermost(self, x: Tensor) -> Tensor:
+        """All in one step; in eval mode the norm is folded into the weights."""
+        image, norm = pixels(x).unflatten(0, (self.n, -1)), self.norm
+        if norm is None:
+            assert self.bias is not None
+            y, _ = kernels.upward(image, self.weight, None, self.bias, self.padding)
+        elif self.training:
+            y, stats = kernels.upward(image, self.weight, norm.weight, norm.bias, self.padding)
+            kernels.follow(norm.running_mean, norm.running_var, stats, y[0, 0].numel())
+        else:
+            scale, shift = norm.affine()
+            weight = self.weight * scale[..., None, None]
+            y = F.leaky_relu(kernels.upward(image, weight, None, shift.squeeze(1), self.padding)[0], LEAKY_SLOPE)
+        return y.flatten(0, 1).permute(3, 0, 1, 2)
 
     def _products(self, x: Tensor) -> Tensor:
         """One product makes what each pixel adds to its 3x3 surroundings; col2im adds it all up."""
