@@ -26,7 +26,7 @@ from treevae.training import engine
 
 
 @contextmanager
-def single_precision(wanted: bool) -> Iterator[None]:
+def single_precision() -> Iterator[None]:
     """In the place of the engine's switch to TF32: nothing is switched."""
     yield
 

@@ -22,12 +22,12 @@ from treevae.model.kernels import (
     log_bernoulli,
     noise,
     norm_leaky,
+    pixel_product,
     plain,
     posterior,
-    segments,
-    take,
     weigh,
 )
+from treevae.model.layout import RowSums
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -184,12 +184,21 @@ class TestKernels:
         agree(lambda *inputs: weigh(*inputs, table), *inputs)
 
     @pytest.mark.parametrize("shape", [(1,), (7, 3), (5, 300)])
-    def test_take(self, shape):
-        index = [3, 0, 3, 1, 3, 0]  # row 2 is never taken
-        parts = [t.to(DEVICE) for t in (torch.tensor(index), *segments(index, 4))]
-        y, dx = agree(lambda x: take(x, *parts), draw(4, *shape), atol=1e-6)
+    def test_picked_rows(self, shape):
+        rows = RowSums([[3], [0], [3], [1], [3], [0]], 4).to(DEVICE)  # row 2 is never taken
+        y, dx = agree(rows, draw(4, *shape), atol=1e-6)
         assert y.shape == (6, *shape)
         assert (dx[2] == 0).all()
+
+    @pytest.mark.parametrize("b", [1, 7, 1500])
+    def test_sums_of_rows(self, b):
+        rows = RowSums([[], [0, 2], [1], [0, 1, 2]], 3).to(DEVICE)
+        agree(lambda x: rows.to(x.dtype)(x), draw(3, b), atol=1e-6)
+        assert (rows.float()(draw(3, b).to(DEVICE))[0] == 0).all()
+
+    @pytest.mark.parametrize(("n", "rows", "k", "m"), [(1, 4096, 9, 8), (3, 1000, 4, 5), (2, 7, 3, 1)])
+    def test_products_of_many_rows(self, n, rows, k, m):
+        agree(pixel_product, draw(n, rows, k), draw(n, k, m, seed=1), rtol=1e-4, atol=1e-4 * rows**0.5)
 
     @pytest.mark.parametrize(("s", "b", "f"), [(1, 4, 3), (2, 7, 1), (3, 5, 288), (1, 2, 1500)])
     def test_log_bernoulli(self, s, b, f):
@@ -365,8 +374,7 @@ def test_gradients_of_the_twins():
         return norm_leaky(x, weight, bias, torch.zeros(2, 3).double(), torch.ones(2, 3).double())
 
     table, nodes, routers, leaves = forest([2, 1], 4)
-    z, index = double(2, 3, 2, seed=9).detach(), [1, 0, 1]
-    parts = torch.tensor(index), *segments(index, 3)
+    z, rows = double(2, 3, 2, seed=9).detach(), RowSums([[0, 2], [1], []], 3).double()
     data, run_of = double(2, 2, 3).detach(), torch.tensor([1, 0, 1])
     cases = {
         norm: (double(2, 5, 3), double(2, 3), double(2, 3, seed=1)),
@@ -376,7 +384,7 @@ def test_gradients_of_the_twins():
         (lambda q: posterior(q, None, z)): (double(2, 3, 4),),
         decisions: (double(2, 3), double(2, 3, seed=1)),
         (lambda *terms: weigh(*terms, table)): tuple(double(k, 2, seed=k) for k in (nodes, nodes, routers, leaves)),
-        (lambda x: take(x, *parts)): (double(3, 2),),
+        rows: (double(3, 2),),
         (lambda output: log_bernoulli(data, output, run_of)): (double(3, 2, 3),),
     }
     for f, inputs in cases.items():
@@ -391,8 +399,20 @@ def test_weigh_of_a_tree_by_hand():
     torch.testing.assert_close(terms, torch.tensor([0.3 * -13 + 0.7 * -11, 5.0, 0.3 * 2 + 0.7 * 3, 7.0]))
 
 
-def test_segments():
-    starts, members = segments([3, 0, 3, 1], 5)
-    assert starts.tolist() == [0, 1, 2, 2, 4, 4]
-    assert members.tolist() == [1, 3, 0, 2]
-    assert [part.dtype for part in segments([], 2)] == [torch.int32, torch.int32]
+def test_the_plain_norm_is_torchs():
+    """Values, gradients and running statistics of F.batch_norm and F.leaky_relu."""
+    n, rows, f = 2, 9, 3
+    x, weight, bias = (
+        draw(*shape, seed=i, dtype=torch.float64) for i, shape in enumerate([(n, rows, f), (n, f), (n, f)])
+    )
+    statistics = [[torch.zeros(n, f).double(), torch.ones(n, f).double()] for _ in range(2)]
+
+    def torchs(x, weight, bias):
+        flat = x.transpose(0, 1).reshape(rows, n * f)
+        mean, var = (part.view(-1) for part in statistics[1])
+        normed = F.batch_norm(flat, mean, var, weight.view(-1), bias.view(-1), True)
+        return F.leaky_relu(normed, kernels.LEAKY_SLOPE).view(rows, n, f).transpose(0, 1)
+
+    ours = run(lambda *inputs: norm_leaky(*inputs, *statistics[0]), [x, weight, bias])
+    for mine, theirs in zip(ours + statistics[0], run(torchs, [x, weight, bias]) + statistics[1], strict=True):
+        torch.testing.assert_close(mine, theirs)

@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import product
 from typing import Any
 
 import torch
@@ -24,17 +23,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from treevae.model.elbo import MIN_VARIANCE, Gaussian, kl_decision, kl_gaussian, precision_weighted
+from . import cpu
+from .cpu import LEAKY_SLOPE, NORM_EPSILON, NORM_MOMENTUM
+from .elbo import MIN_VARIANCE, Gaussian, kl_decision, kl_gaussian, precision_weighted
 
 try:
-    import triton  # type: ignore
-    import triton.language as tl  # type: ignore
+    import triton
+    import triton.language as tl
 except ImportError:
     triton = None
 
-LEAKY_SLOPE = 0.3
-NORM_EPSILON = 1e-5
-NORM_MOMENTUM = 0.1
 ADAM_BETAS = (0.9, 0.999)
 ADAM_RATES = tuple(-math.log(beta) for beta in ADAM_BETAS)
 ADAM_EPSILON = 1e-8
@@ -104,28 +102,11 @@ def _sigmoid(x):
 # --------------------------------------------------------------------------------------------------------------- linear
 
 
-class _PlainLinear(Function):
-    """The plain form, whose output has the batch innermost in memory; the weights' gradient lies as they do."""
-
-    @staticmethod
-    def forward(ctx, x, weight, bias):
-        ctx.save_for_backward(x, weight)
-        ctx.biased = bias is not None
-        y = torch.bmm(weight.mT, x.mT)
-        return (y if bias is None else y.add_(bias.mT)).mT
-
-    @staticmethod
-    def backward(ctx, dy):
-        x, weight = ctx.saved_tensors
-        dx = torch.bmm(weight, dy.mT).mT if ctx.needs_input_grad[0] else None
-        return dx, torch.bmm(x.mT, dy), dy.sum(1, keepdim=True) if ctx.biased else None
-
-
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x @ weight + bias, node by node: (node, batch, n_in) -> (node, batch, n_out)."""
     if fused(x):
         return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
-    return _PlainLinear.apply(x, weight, bias)
+    return cpu.linear(x, weight, bias)
 
 
 # ------------------------------------------------------------------------------------------------ batch norm and leaky
@@ -309,60 +290,14 @@ class _NormLeaky(Function):
         return dx, dw, db, None, None
 
 
-def _norm(x: Tensor, weight: Tensor, bias: Tensor, y: Tensor) -> Tensor:
-    """The plain norm and leaky of x (series, row), written into y: mean and variance of each series, (2, series)."""
-    mean = x.mean(1, keepdim=True)
-    torch.sub(x, mean, out=y)
-    var = torch.linalg.vector_norm(y, dim=1, keepdim=True).square_().div_(x.shape[1])
-    y.mul_(weight[:, None] * (var + NORM_EPSILON).rsqrt_()).add_(bias[:, None])
-    F.leaky_relu_(y, LEAKY_SLOPE)
-    return torch.cat([mean, var], 1).T
-
-
-def _norm_gradients(dy: Tensor, x: Tensor, y: Tensor, weight: Tensor, stats: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, weight and bias in :func:`_norm`."""
-    g = torch.ops.aten.leaky_relu_backward(dy, y, LEAKY_SLOPE, True)
-    given = g[None], x[None], weight, None, None, stats[0], (stats[1] + NORM_EPSILON).rsqrt_()
-    dx, dweight, dbias = torch.ops.aten.native_batch_norm_backward(*given, True, NORM_EPSILON, (True, True, True))
-    return dx[0], dweight, dbias
-
-
-class _PlainNorm(Function):
-    @staticmethod
-    def forward(ctx, x, weight, bias):
-        y = torch.empty_like(x)
-        stats = _norm(x, weight, bias, y)
-        ctx.save_for_backward(x, y, weight, stats)
-        ctx.mark_non_differentiable(stats)
-        return y, stats
-
-    @staticmethod
-    def backward(ctx, dy, _):
-        return _norm_gradients(dy, *ctx.saved_tensors)
-
-
-@torch.no_grad()
-def follow(running_mean: Tensor, running_var: Tensor, stats: Tensor, rows: int) -> None:
-    """Move running statistics towards the mean and variance (2, …) of a batch of so many rows."""
-    if rows < 2:
-        raise ValueError("batch norm needs more than one row in training")
-    mean, var = stats.view(2, *running_mean.shape)
-    running_mean.lerp_(mean, NORM_MOMENTUM)
-    running_var.lerp_(var * (rows / (rows - 1)), NORM_MOMENTUM)
-
-
 def norm_leaky(x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor) -> Tensor:
     """Batch norm in training mode, then leaky ReLU: x is (node, row, feature), the others (node, feature).
 
     Statistics are taken over the rows, at each node and feature; the running ones are updated in place.
     """
-    n, rows, f = x.shape
-    if fused(x) and rows > 1:
+    if fused(x) and x.shape[1] > 1:
         return _NormLeaky.apply(x.contiguous(), weight.contiguous(), bias.contiguous(), running_mean, running_var)
-    series = x.mT.reshape(n * f, rows)  # no copy where the rows stand side by side
-    y, stats = _PlainNorm.apply(series, weight.reshape(-1), bias.reshape(-1))
-    follow(running_mean, running_var, stats, rows)
-    return y.view(n, f, rows).mT
+    return cpu.norm_leaky(x, weight, bias, running_mean, running_var)
 
 
 # ----------------------------------------------------------------------------------------- windows of 3x3 at stride 2
@@ -478,145 +413,6 @@ def col2im(cols: Tensor, size: tuple[int, int], padding: tuple[int, int]) -> Ten
     image = F.fold(cols.reshape(n * b, gh * gw, k).transpose(1, 2), (2 * gh + 1, 2 * gw + 1), 3, stride=2)
     image = F.pad(image, (-pw, w + pw - 2 * gw - 1, -ph, h + ph - 2 * gh - 1))
     return image.permute(0, 2, 3, 1).reshape(n, b, h, w, k // 9)
-
-
-# -------------------------------------------------------------------------------------------- convolutions on the CPU
-
-
-def _overlaps(images: Tensor, cols: Tensor, padding: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-    """Views that hold the same pixels: of images (node, channel, height, width, batch) and of one's windows.
-
-    The windows are (channel, 3, 3, *grid, batch). Along an axis two of the three taps see each pixel once, as pairs,
-    and the third sees every other pixel again. So four pairs of views cover all windows, and the first of them the
-    image, but for the last row where its side is odd.
-    """
-    axes = []
-    for n, p in zip(cols.shape[3:5], padding, strict=True):
-        third = (slice(0, 1), slice(1, n), slice(1, 2 * n - 2, 2)) if p else (slice(2, 3), slice(n), slice(2, None, 2))
-        axes.append([(slice(p, p + 2), slice(n), slice(2 * n)), third])
-    found = []
-    for (ky, i, y), (kx, j, x) in product(*axes):
-        windows = cols[:, ky, kx, i, j].permute(0, 3, 1, 4, 2, 5)
-        pixels = images[:, :, y, x].unflatten(3, windows.shape[3:5]).unflatten(2, windows.shape[1:3])
-        found.append((pixels, windows))
-    return found
-
-
-def _to_windows(overlaps: list[tuple[Tensor, Tensor]], i: int) -> None:
-    """Write the windows of image i; what they see outside the image is left as it is."""
-    for pixels, windows in overlaps:
-        windows.copy_(pixels[i])
-
-
-def _from_windows(overlaps: list[tuple[Tensor, Tensor]], i: int) -> None:
-    """The adjoint: write the sums of the windows into image i; a last odd row or column must be 0 before."""
-    (pixels, windows), *others = overlaps
-    pixels[i].copy_(windows)
-    for pixels, windows in others:
-        pixels[i].add_(windows)
-
-
-class _Upward(Function):
-    """A transposed convolution, then norm and leaky if there is a scale; node by node, so as to stay in the cache."""
-
-    @staticmethod
-    def forward(ctx, x, weight, scale, shift, padding):
-        (n, _, h, w, b), c = x.shape, weight.shape[2]
-        image = x.new_empty(n, c, 2 * h + 1 - padding[0], 2 * w + 1 - padding[1], b)
-        image[:, :, 2 * h :] = 0
-        image[:, :, :, 2 * w :] = 0
-        y = image if scale is None else torch.empty_like(image)
-        cols, stats = x.new_empty(c, 3, 3, h, w, b), x.new_empty(2, n, c)
-        overlaps = _overlaps(image, cols, padding)
-        for i, (x_i, weight_i) in enumerate(zip(x.flatten(2), weight.flatten(2), strict=True)):
-            torch.mm(weight_i.T, x_i, out=cols.view(c * 9, -1))
-            _from_windows(overlaps, i)
-            if scale is None:
-                y[i].flatten(1).add_(shift[i, :, None])
-            else:
-                stats[:, i] = _norm(image[i].flatten(1), scale[i], shift[i], y[i].flatten(1))
-        ctx.save_for_backward(x, weight, *((None, None, None, stats) if scale is None else (scale, image, y, stats)))
-        ctx.padding = padding
-        ctx.mark_non_differentiable(stats)
-        return y, stats
-
-    @staticmethod
-    def backward(ctx, dy, _):
-        x, weight, scale, image, y, stats = ctx.saved_tensors
-        dx, dweight, dy = torch.empty_like(x), torch.empty_like(weight), dy.contiguous()
-        dscale, dshift = torch.empty_like(stats)
-        cols = x.new_zeros(weight.shape[2], 3, 3, *x.shape[2:])  # 0 outside the image
-        flat = cols.view(weight.shape[2] * 9, -1)
-        dimage = dy if scale is None else torch.empty_like(dy[:1])
-        overlaps = _overlaps(dimage, cols, ctx.padding)
-        for i, (x_i, weight_i, dy_i) in enumerate(zip(x.flatten(2), weight.flatten(2), dy.flatten(2), strict=True)):
-            if scale is None:
-                torch.sum(dy_i, 1, out=dshift[i])
-            else:
-                given = dy_i, image[i].flatten(1), y[i].flatten(1), scale[i], stats[:, i]
-                d, dscale[i], dshift[i] = _norm_gradients(*given)
-                dimage.view_as(d).copy_(d)
-            _to_windows(overlaps, i if scale is None else 0)
-            torch.mm(weight_i, flat, out=dx[i].flatten(1))
-            torch.mm(x_i, flat.T, out=dweight[i].flatten(1))
-        return dx, dweight, None if scale is None else dscale, dshift, None
-
-
-class _Downward(Function):
-    """A convolution, node by node."""
-
-    @staticmethod
-    def forward(ctx, x, weight):
-        ctx.save_for_backward(x, weight)
-        n, c, h, w, b = x.shape
-        y = x.new_empty(n, weight.shape[1], (h - 3) // 2 + 1, (w - 3) // 2 + 1, b)
-        cols = x.new_empty(c, 3, 3, *y.shape[2:])
-        overlaps = _overlaps(_seen(x, y), cols, (0, 0))
-        for i, (weight_i, y_i) in enumerate(zip(weight.flatten(2), y.flatten(2), strict=True)):
-            _to_windows(overlaps, i)
-            torch.mm(weight_i, cols.view(c * 9, -1), out=y_i)
-        return y
-
-    @staticmethod
-    def backward(ctx, dy):
-        x, weight = ctx.saved_tensors
-        dx = torch.zeros_like(x) if ctx.needs_input_grad[0] else None
-        dweight, dy = torch.empty_like(weight), dy.contiguous()
-        cols = x.new_empty(x.shape[1], 3, 3, *dy.shape[2:])
-        flat = cols.view(x.shape[1] * 9, -1)
-        overlaps = [None if t is None else _overlaps(_seen(t, dy), cols, (0, 0)) for t in (x, dx)]
-        for i, (weight_i, dy_i) in enumerate(zip(weight.flatten(2), dy.flatten(2), strict=True)):
-            _to_windows(overlaps[0], i)
-            torch.mm(dy_i, flat.T, out=dweight[i].flatten(1))
-            if dx is not None:
-                torch.mm(weight_i.T, dy_i, out=flat)
-                _from_windows(overlaps[1], i)
-        return dx, dweight
-
-
-def _seen(image: Tensor, grid: Tensor) -> Tensor:
-    """The part of an image that some window sees."""
-    return image[:, :, : 2 * grid.shape[2] + 1, : 2 * grid.shape[3] + 1]
-
-
-def downward(x: Tensor, weight: Tensor) -> Tensor:
-    """A 3x3 convolution of stride 2, without padding, of (node, channel, height, width, batch).
-
-    With the batch innermost in memory every pixel is a contiguous run, so that windows are cheap to make and to add,
-    and the rest is one matrix product a node. ``weight`` is (node, to, from, 3, 3).
-    """
-    return _Downward.apply(x.contiguous(), weight.contiguous())
-
-
-def upward(
-    x: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor, padding: tuple[int, int]
-) -> tuple[Tensor, Tensor]:
-    """A 3x3 transposed convolution of stride 2, each side s becoming 2 s + 1 - padding.
-
-    Then comes batch norm with this scale and shift and leaky ReLU, or without a scale the shift alone. Beside the
-    images it gives the norm's means and variances, (2, node, channel). ``weight`` is (node, from, to, 3, 3).
-    """
-    return _Upward.apply(x.contiguous(), weight.contiguous(), scale, shift, padding)
 
 
 # ------------------------------------------------------------------------------------------------------------ posterior
@@ -858,48 +654,17 @@ def weigh(log_reach: Tensor, kl: Tensor, kl_router: Tensor, log_px: Tensor, tabl
     )
 
 
-# --------------------------------------------------------------------------------------------------------------- gather
+# --------------------------------------------------------------------------------------------------------- sums of rows
 
 
 @kernel("width")
-def _take_backward(dy, starts, members, dx, width, SIZE: tl.constexpr):
-    source = tl.program_id(0).to(tl.int64)
+def _row_sums(x, starts, members, y, width, SIZE: tl.constexpr):
+    group = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
     value = tl.zeros((SIZE,), tl.float32)
-    for i in range(tl.load(starts + source), tl.load(starts + source + 1)):
-        value += tl.load(dy + tl.load(members + i).to(tl.int64) * width + at, mask=at < width, other=0.0)
-    tl.store(dx + source * width + at, value, mask=at < width)
-
-
-class _Take(Function):
-    @staticmethod
-    def forward(ctx, x, index, starts, members):
-        ctx.save_for_backward(starts, members)
-        ctx.shape = x.shape
-        return x.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx, dy):
-        dx = dy.new_empty(ctx.shape)
-        width = math.prod(ctx.shape[1:])
-        launch = _take_backward[(len(dx), cdiv(width, BLOCK))]
-        launch(dy.contiguous(), *ctx.saved_tensors, dx, width, SIZE=BLOCK)
-        return dx, None, None, None
-
-
-def take(x: Tensor, index: Tensor, starts: Tensor, members: Tensor) -> Tensor:
-    """x[index] along the first axis; ``starts`` and ``members`` of :func:`segments` make the gradient a plain sum."""
-    if fused(x) and x.numel():
-        return _Take.apply(x, index, starts, members)
-    return x.index_select(0, index)
-
-
-def segments(index: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
-    """Where each of n rows occurs in ``index``: row j at the places members[starts[j] : starts[j + 1]]."""
-    rows = torch.tensor(list(index), dtype=torch.int64)
-    starts = torch.zeros(n + 1, dtype=torch.int32)
-    starts[1:] = torch.bincount(rows, minlength=n).cumsum(0)
-    return starts, rows.argsort(stable=True).int()
+    for i in range(tl.load(starts + group), tl.load(starts + group + 1)):
+        value += tl.load(x + tl.load(members + i).to(tl.int64) * width + at, mask=at < width, other=0.0)
+    tl.store(y + group * width + at, value, mask=at < width)
 
 
 class _RowSums(Function):
@@ -917,7 +682,7 @@ class _RowSums(Function):
         x = x.contiguous()
         y = x.new_empty(len(starts) - 1, *x.shape[1:])
         width = math.prod(x.shape[1:])
-        _take_backward[(len(y), cdiv(width, BLOCK))](x, starts, members, y, width, SIZE=BLOCK)
+        _row_sums[(len(y), cdiv(width, BLOCK))](x, starts, members, y, width, SIZE=BLOCK)
         return y
 
 
@@ -982,32 +747,6 @@ class _LogBernoulli(Function):
         return None, doutput, None
 
 
-class _PlainBernoulli(Function):
-    """The plain form, batch innermost and node by node: what one node needs stays in the cache."""
-
-    @staticmethod
-    def forward(ctx, x, output, run_of):
-        p = torch.empty_like(output)
-        log_px = output.new_empty(len(output), output.shape[2])
-        for run, l_i, p_i, log_px_i in zip(run_of, output, p, log_px, strict=True):
-            torch.sigmoid(l_i, out=p_i)
-            most = (p_i - 0.5).abs_().add_(0.5)  # softplus(l) = max(l, 0) - log max(p, 1 - p): one logarithm for many
-            logs = torch.stack([part.prod(0) for part in most.split(64)]).log_()
-            torch.mul(x[run], l_i, out=most).sub_(l_i.clamp_min(0))
-            torch.add(most.sum(0), logs.sum(0), out=log_px_i)
-        ctx.save_for_backward(x, p)
-        ctx.run_of = run_of
-        return log_px
-
-    @staticmethod
-    def backward(ctx, g):
-        x, p = ctx.saved_tensors
-        doutput = torch.empty_like(p)
-        for run, p_i, g_i, doutput_i in zip(ctx.run_of, p, g, doutput, strict=True):
-            torch.sub(x[run], p_i, out=doutput_i).mul_(g_i)
-        return None, doutput, None
-
-
 def log_bernoulli(x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
     """Log-likelihood of Bernoulli logits ``output`` (node, batch, feature), without gradient for x: (node, batch).
 
@@ -1015,7 +754,7 @@ def log_bernoulli(x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
     """
     if fused(output):
         return _LogBernoulli.apply(x.contiguous(), output.contiguous(), run_of)
-    return _PlainBernoulli.apply(x.mT.contiguous(), output.mT.contiguous(), run_of.tolist())
+    return cpu.log_bernoulli(x, output, run_of)
 
 
 # ---------------------------------------------------------------------------------------------------------------- noise

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import kernels
-from .kernels import LEAKY_SLOPE, NORM_EPSILON
+from . import cpu, kernels
+from .cpu import LEAKY_SLOPE, NORM_EPSILON
 
 
 class NodeStack(nn.Module):
@@ -165,7 +165,7 @@ class Conv2d(NodeStack):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 4:
-            y = kernels.downward(pixels(x).unflatten(0, (self.n, -1)), self.weight)
+            y = cpu.downward(pixels(x).unflatten(0, (self.n, -1)), self.weight)
             return self.norm.images(y.flatten(0, 1).permute(3, 0, 1, 2))
         grid = ((x.shape[2] - 3) // 2 + 1, (x.shape[3] - 3) // 2 + 1)
         columns = kernels.im2col(x, grid, (0, 0))
@@ -196,14 +196,14 @@ class ConvTranspose2d(NodeStack):
         image, norm = pixels(x).unflatten(0, (self.n, -1)), self.norm
         if norm is None:
             assert self.bias is not None
-            y, _ = kernels.upward(image, self.weight, None, self.bias, self.padding)
+            y, _ = cpu.upward(image, self.weight, None, self.bias, self.padding)
         elif self.training:
-            y, stats = kernels.upward(image, self.weight, norm.weight, norm.bias, self.padding)
-            kernels.follow(norm.running_mean, norm.running_var, stats, y[0, 0].numel())
+            y, stats = cpu.upward(image, self.weight, norm.weight, norm.bias, self.padding)
+            cpu.follow(norm.running_mean, norm.running_var, stats, y[0, 0].numel())
         else:
             scale, shift = norm.affine()
             weight = self.weight * scale[..., None, None]
-            y = F.leaky_relu(kernels.upward(image, weight, None, shift.squeeze(1), self.padding)[0], LEAKY_SLOPE)
+            y = F.leaky_relu(cpu.upward(image, weight, None, shift.squeeze(1), self.padding)[0], LEAKY_SLOPE)
         return y.flatten(0, 1).permute(3, 0, 1, 2)
 
     def _products(self, x: Tensor) -> Tensor:

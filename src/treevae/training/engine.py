@@ -10,7 +10,7 @@ import ctypes
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import torch
@@ -125,12 +125,13 @@ class Stepper:
             self._captured = True
             if self.order.is_cuda:
                 self._graph = self._capture()
-        with fast_products(self.order.is_cuda):
+        if self._graph is not None:
             for _ in range(n):
-                if self._graph is None:
-                    self._step()
-                else:
-                    self._graph.replay()
+                self._graph.replay()
+            return
+        with fast_products() if self.order.is_cuda else nullcontext():
+            for _ in range(n):
+                self._step()
 
     def _step(self) -> None:
         index = self.order.gather(1, self.cursor + self._batch)
@@ -149,13 +150,13 @@ class Stepper:
         try:
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side), fast_products(True):
+            with torch.cuda.stream(side), fast_products():
                 for _ in range(WARM_UP):
                     self.cursor.zero_()  # an epoch may be shorter than the warm-up
                     self._step()
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph), fast_products(True):
+            with torch.cuda.graph(graph), fast_products():
                 self._step()
         except Exception as error:  # whatever cannot be captured: an operation of a newer torch, an odd driver, …
             torch.cuda.synchronize()
@@ -176,11 +177,10 @@ class Stepper:
 
 
 @contextmanager
-def fast_products(wanted: bool) -> Iterator[None]:
+def fast_products() -> Iterator[None]:
     """Inside, matrix products of single precision may use TF32 (10 bits of mantissa), where a GPU has it."""
     before = torch.get_float32_matmul_precision()
-    if wanted:
-        torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
