@@ -3,6 +3,7 @@
 import csv
 import inspect
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -26,6 +27,7 @@ from treevae.model.networks import NETWORKS
 from treevae.training.events import TreeChanged
 from treevae.training.loop import DivergedError
 from treevae.training.plan import LEAF_RULES
+from treevae.training.runfolder import RunFolder
 
 CHANCE = np.random.default_rng(0)
 VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
@@ -248,6 +250,35 @@ def test_resume_goes_on_and_clears_what_is_no_longer_needed(
     assert "Grew 2 clusters" in said
     assert {file.name for file in tmp_path.iterdir()} == {*RUN_FILES, "run.json"}
     assert "is finished" in error_of("fit", "--resume", tmp_path)
+
+
+def test_a_refused_fit_changes_nothing(data: Path, tmp_path: Path) -> None:
+    treevae("fit", data / "x.npy", "-o", tmp_path, *TINY)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for wrong in (("--network", "cnn"), ("--save-every", "-1"), ("--n-leaves", "1")):
+        treevae("fit", data / "x.npy", "-o", tmp_path, "--force", *wrong, code=1)
+    treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=1)  # without --force
+    with RunFolder(tmp_path):  # as another process would
+        assert str(os.getpid()) in treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, "--force", code=1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != "lock"} == before
+
+
+def test_a_new_run_leaves_nothing_of_the_old(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    treevae("fit", data / "x.npy", "-o", tmp_path, *TINY)
+    interrupt_after(0, monkeypatch)
+    treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, "--force", code=130)
+    assert "go on with: treevae fit --resume" in error_of("info", tmp_path)
+
+
+def test_resume_keeps_the_device_of_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        interrupt_after(0, patched)
+        treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=130)
+    settings = json.loads((tmp_path / "run.json").read_text())
+    settings["options"]["device"] = "abacus"
+    (tmp_path / "run.json").write_text(json.dumps(settings))
+    assert "device='abacus'" in error_of("fit", "--resume", tmp_path)
+    assert "Grew" in treevae("fit", "--resume", tmp_path, "--device", "cpu")
 
 
 def test_resume_takes_no_other_settings(data: Path, run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -343,6 +344,11 @@ def test_fit_seeds_gives_what_each_seed_gives_alone():
         assert len(model.history_) == len(alone.history_)
     with pytest.raises(ValueError, match="seeds is empty"):
         start.fit_seeds(frame, [])
+
+
+def test_a_pickle_is_not_much_larger_than_the_weights(vectors):
+    size = sum(parameter.numel() * 4 for parameter in vectors.module_.parameters())
+    assert len(pickle.dumps(vectors.module_)) < 2 * size + 100_000
 
 
 def test_a_failed_refit_leaves_the_earlier_fit_whole(vectors):

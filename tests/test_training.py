@@ -369,7 +369,7 @@ def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, n_init, budget, m
             states.append((len(told), json.dumps(about), {name: value.clone() for name, value in tensors.items()}))
     weights = [run.module.state_dict() for run in grove.runs]
     assert len(states) > 50
-    for so_far, about, tensors in states[:: len(states) // 12]:
+    for so_far, about, tensors in states[:: len(states) // 6]:
         other = Grove(ARCH, data(160, budget), plan, seeds)
         other.restore(json.loads(about), tensors)
         rest, end = story(other)

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
     from .data.files import Table
     from .estimator import TreeVAE
+    from .training.runfolder import RunFolder
 
 MODEL = "model.safetensors"
+OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "tree.png")
 SETTINGS = "run.json"
 INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
 
@@ -138,14 +140,17 @@ def fit(
       treevae fit --resume photos-tree
     """
     if resume is not None:
-        _refuse_options_beside_resume(context)
+        given = _given(context)
+        if extra := sorted(given - {"resume", "device", "save_every"}):
+            names = ", ".join("DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in extra)
+            raise ValueError(f"--resume takes all settings from the run; leave out {names}, or start another with -o")
         settings = _read_settings(resume)
-        _finish_fit(settings | {"options": settings["options"] | {"device": device}}, resume, save_every)
+        if "device" in given:
+            settings["options"]["device"] = device
+        _fit_in(resume, settings, save_every, start=False)
         return
     if data is None or out is None:
-        raise ValueError(
-            "name the samples and the folder to write: treevae fit DATA -o RUN, or: treevae fit --resume RUN"
-        )
+        raise ValueError("name the samples and the folder: treevae fit DATA -o RUN, or go on: treevae fit --resume RUN")
     options = {
         "n_leaves": n_leaves,
         "max_depth": max_depth,
@@ -161,76 +166,86 @@ def fit(
         "device": device,
         "random_state": seed,
     }
-    _begin_run(out, force)
     settings = {"data": str(data), "found_at": str(data.resolve()), "drop": drop or [], "options": options}
-    _finish_fit(settings, out, save_every, new=True)
+    _fit_in(out, settings, save_every, start=True, force=force)
 
 
-def _refuse_options_beside_resume(context: typer.Context) -> None:
-    """Only what does not change the model may be given anew."""
+def _given(context: typer.Context) -> set[str]:
+    """The parameters that stand on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
-    if extra := sorted(given - {"resume", "device", "save_every"}):
-        names = ", ".join("DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in extra)
-        raise ValueError(f"--resume takes all settings from the run; leave out {names}, or start another run with -o")
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
-def _begin_run(out: Path, force: bool) -> None:
-    """Raise if the folder holds something that would be lost; with force, remove it."""
-    from .training.runfolder import STATES, RunFolder
+def _unfinished(run: Path) -> bool:
+    """Whether the folder holds the state of a fit that has not ended."""
+    from .training.runfolder import STATES
 
-    unfinished = any((out / name).exists() for name in STATES)
-    if unfinished and not force:
+    return any((run / name).exists() for name in STATES)
+
+
+def _check_free(out: Path) -> None:
+    """Raise if the folder holds something that a new run would replace."""
+    if _unfinished(out):
         raise ValueError(
             f"{out} holds an unfinished run; go on with: treevae fit --resume {out}, start anew with --force, or name "
             "another folder with -o"
         )
-    if (out / MODEL).exists() and not force:
+    if (out / MODEL).exists():
         raise ValueError(f"{out} already holds a model; name another folder with -o, or replace it with --force")
-    if unfinished:
-        with RunFolder(out) as folder:
-            folder.clear()
 
 
 def _read_settings(run: Path) -> dict[str, Any]:
     """How a run was started."""
     path = run / SETTINGS
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{run} has no {SETTINGS}: it is not a run of treevae fit, so there is nothing to resume"
-        )
+        raise FileNotFoundError(f"{run} has no {SETTINGS}: treevae fit has not begun a run there")
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
         if not {"data", "found_at", "drop", "options"} <= set(settings):
             raise ValueError("it lacks an entry")
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
+    if (run / MODEL).exists() and not _unfinished(run):
+        raise ValueError(f"the run in {run} is finished: see it with treevae info {run}")
     return settings
 
 
-def _finish_fit(settings: dict[str, Any], out: Path, save_every: float, new: bool = False) -> None:
-    """Fit from the beginning or from where it stood, and write what comes out."""
-    from sklearn.exceptions import ConvergenceWarning
-
+def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool, force: bool = False) -> None:
+    """Fit in a folder that no other process may use meanwhile: from the start, or from where it stood."""
     from .data.files import read
     from .estimator import TreeVAE
-    from .training.runfolder import STATES, RunFolder
+    from .fitting import run_folder
 
-    if not new and (out / MODEL).exists() and not any((out / name).exists() for name in STATES):
-        raise ValueError(f"the run in {out} is finished: see it with treevae info {out}")
-    path = Path(settings["data"] if Path(settings["data"]).exists() else settings["found_at"])
+    path = Path(settings["data"] if start or not Path(settings["found_at"]).exists() else settings["found_at"])
     table = read(path, settings["drop"])
+    if start and not force:
+        _check_free(out)
     model = TreeVAE(**settings["options"], verbose=True)
-    model._check_parameters()  # before anything is written
+    model._check(table.frame, save_every)  # before anything is written
     _make_writable(out)
-    if new:
-        (out / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {path}.")
+    with run_folder(out, save_every) as folder:
+        if start:
+            if not force:
+                _check_free(out)  # nobody else has begun in the meantime
+            folder.clear()
+            for name in OUTPUTS:
+                (out / name).unlink(missing_ok=True)
+            part = out / (SETTINGS + ".part")
+            part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            part.replace(out / SETTINGS)
+        typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {path}.")
+        _fit_and_write(model, table, out, folder)
+
+
+def _fit_and_write(model: TreeVAE, table: Table, out: Path, folder: RunFolder) -> None:
+    """Fit, and write what comes out of it, also when interrupted."""
+    from sklearn.exceptions import ConvergenceWarning
+
     started, whole = time.perf_counter(), True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", category=ConvergenceWarning)  # of fewer leaves than asked for: said below
-            model.fit(table.frame, checkpoint=out, save_every=save_every)
+            model.fit(table.frame, checkpoint=folder)
     except KeyboardInterrupt:
         whole = False
     seconds, how_to_go_on = time.perf_counter() - started, f"Go on with: treevae fit --resume {out}"
@@ -246,8 +261,7 @@ def _finish_fit(settings: dict[str, Any], out: Path, save_every: float, new: boo
     if not whole:
         typer.echo(how_to_go_on)
         raise typer.Exit(INTERRUPTED)
-    with RunFolder(out) as folder:
-        folder.clear()
+    folder.clear()
     typer.echo(f"Next: treevae info {out}, or: treevae sample {out} -o samples.npy")
 
 
@@ -331,6 +345,8 @@ def info(run: RunPath) -> None:
     typer.echo(f"samples     {len(model.labels_):,} of {_times(model.module_.arch.input_shape)} numbers")
     typer.echo(f"weights     {sum(p.numel() for p in model.module_.parameters()):,} numbers")
     typer.echo(f"ELBO        {_last_elbo(model)}")
+    if path.parent == run and _unfinished(run):
+        typer.echo(f"unfinished  go on with: treevae fit --resume {run}")
     typer.echo("parameters  " + "\n            ".join(f"{name} = {value}" for name, value in parameters.items()))
 
 
@@ -343,7 +359,12 @@ def _model_file(run: Path) -> Path:
         raise FileNotFoundError(f"there is no run {run}; treevae fit writes one")
     path = run / MODEL if run.is_dir() else run
     if not path.exists():
-        raise FileNotFoundError(f"the folder {run} has no {MODEL} in it; treevae fit writes one")
+        begun = (
+            f"its fit has not ended, go on with: treevae fit --resume {run}"
+            if _unfinished(run)
+            else "treevae fit writes one"
+        )
+        raise FileNotFoundError(f"the folder {run} has no {MODEL} in it; {begun}")
     return path
 
 
@@ -361,15 +382,12 @@ def _write_run(model: TreeVAE, table: Table, folder: Path) -> list[Path]:
     _write_csv(folder / "labels.csv", ["sample", "cluster"], [_names(table), model.labels_.tolist()])
     (folder / "tree.txt").write_text(_drawing(model) + "\n", encoding="utf-8")
     (folder / "tree.json").write_text(model.tree_.to_json() + "\n")
-    written = [folder / name for name in (MODEL, "labels.csv", "tree.txt", "tree.json")]
-    picture = folder / "tree.png"
+    written = [folder / name for name in OUTPUTS[:-1]]
     if table.X.ndim > 2 and find_spec("matplotlib") is not None:
         from .view.plots import tree_picture
 
-        tree_picture(model, table.X).savefig(picture)
-        written.append(picture)
-    else:
-        picture.unlink(missing_ok=True)  # that of the run that was here before
+        written.append(folder / OUTPUTS[-1])
+        tree_picture(model, table.X).savefig(written[-1])
     return written
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from numbers import Integral, Real
 from typing import Any
@@ -25,7 +25,7 @@ from .model.networks import NETWORKS, Architecture
 from .model.scoring import score_terms
 from .training import checkpoint as files
 from .training.plan import LEAF_RULES, Plan, Stage
-from .training.runfolder import fingerprint
+from .training.runfolder import RunFolder, fingerprint
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
 from .tree import Tree
 
@@ -165,7 +165,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         X: Any,
         y: Any = None,
         *,
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | RunFolder | None = None,
         save_every: float = 30.0,
     ) -> TreeVAE:
         """Grow the tree on X and return self.
@@ -183,9 +183,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         checkpoint : path, optional
             A folder to save the state of training in. If it holds the state of an earlier call with the same parameters
             and the same X, which was killed or interrupted, training goes on from there; on the CPU it ends with the
-            same model, to the bit, as if it had never stopped. Changed parameters or data are refused.
+            same model, to the bit, as if it had never stopped. Changed parameters or data are refused. If it holds a
+            finished run, that model is taken up at once, without training.
         save_every : float, default=30.0
-            Least seconds between two saves. They also wait until saving takes at most 2 % of the time.
+            Least seconds between two saves; but writing never takes more than 1 % of the time, the first and the last
+            save not counted.
 
         Raises
         ------
@@ -200,7 +202,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def fit_seeds(
         self,
         X: Any,
-        seeds: Sequence[int],
+        seeds: Iterable[int],
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         save_every: float = 30.0,
@@ -211,7 +213,10 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         a fraction of the time that they take one after the other. ``checkpoint`` and ``save_every`` are those of
         :meth:`fit`, for all of them together.
         """
-        if not len(seeds):
+        if not np.iterable(seeds):
+            raise ValueError(f"seeds={seeds!r} must be several numbers, as range(5) or [0, 1, 7]")
+        seeds = list(seeds)
+        if not seeds:
             raise ValueError("seeds is empty; give at least one")
         models = [clone(self).set_params(random_state=seed) for seed in seeds]
         self._fit(models, seeds, X, checkpoint, save_every)
@@ -223,13 +228,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     ) -> None:
         """Fit models with the same parameters but their random state."""
         first = models[0]
-        first._check_parameters()
         reader = clone(first)  # learns the features' number and names; an earlier fit stays whole until a new one ends
-        X, form = reader._read(X)
-        arch = first._architecture(form, X)
-        units = Units.of(form, arch.likelihood, X)
-        x = units.to_model(X, arch.likelihood)
-        first._check_samples(x)
+        X, form, arch, units, x = reader._check(X, save_every)
         plan = Plan.paper(
             int(first.epochs),
             int(first.n_leaves),
@@ -241,7 +241,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
         parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
-        identity = {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(X)}
+        identity = (
+            {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
+        )
         samples = Samples(x, first._device())
         fitting = Fitting(arch, samples, plan, seeds, first.tree, identity, first.verbose)
 
@@ -249,6 +251,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             """Store what was fitted, all at once."""
             for model, module, history in zip(models, fitting.modules, fitting.histories, strict=True):
                 if module is not None:
+                    for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
+                        parameter.data = parameter.data.clone()
                     model.labels_ = over(module, samples, _winners(module)).cpu().numpy()
                     model.module_, model.plan_, model.history_ = module.eval(), plan, history
                     model._form, model._units, model.n_features_in_ = form, units, reader.n_features_in_
@@ -258,12 +262,25 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
         try:
             fitting.run(checkpoint, save_every, all(isinstance(state, Integral) for state in random_states))
-        except KeyboardInterrupt:  # leaves whole models behind
-            keep()
+        except KeyboardInterrupt:
+            if len(models) == 1:  # leaves a whole model behind
+                keep()
             raise
         keep()
         for model in models:
             model._warn_of_fewer_leaves()
+
+    def _check(self, X: Any, save_every: float) -> tuple[np.ndarray, InputForm, Architecture, Units, torch.Tensor]:
+        """X as a matrix, its form, the networks for it, its units, and what the model will see; or an error."""
+        self._check_parameters()
+        if not (isinstance(save_every, Real) and save_every >= 0):
+            raise ValueError(f"save_every={save_every!r} must be a number of seconds, 0 or more")
+        X, form = self._read(X)
+        arch = self._architecture(form, X)
+        units = Units.of(form, arch.likelihood, X)
+        x = units.to_model(X, arch.likelihood)
+        self._check_samples(x)
+        return X, form, arch, units, x
 
     def _warn_of_fewer_leaves(self) -> None:
         n_grown = len(self.tree_.leaves)

@@ -24,7 +24,12 @@ from .training.samples import Samples
 from .tree import Tree
 
 log = logging.getLogger("treevae")
-SHARE = 0.01  # of the time that writing states may take; gathering them takes no more than that again
+SHARE = 0.01  # of the time that writing states may take
+
+
+def run_folder(path: str | os.PathLike[str], save_every: float) -> RunFolder:
+    """A folder for the state of a fit."""
+    return RunFolder(path, Every(save_every, SHARE))
 
 
 class Fitting:
@@ -65,8 +70,8 @@ class Fitting:
         self.modules: list[TreeVAEModule | None] = [None] * len(seeds)
         self.histories: list[list[dict[str, Any]]] = [[] for _ in seeds]
 
-    def run(self, folder: str | os.PathLike[str] | None, save_every: float, fixed_seeds: bool) -> None:
-        """Fit to the end, from the beginning or from the state that the folder holds.
+    def run(self, folder: str | os.PathLike[str] | RunFolder | None, save_every: float, fixed_seeds: bool) -> None:
+        """Fit to the end, from the beginning or from the state that the folder holds; it may be locked already.
 
         Without ``fixed_seeds`` the seeds of a state found there are taken instead of those given. An interrupt
         (Ctrl-C) is passed on; with a folder, once the state is saved there.
@@ -75,14 +80,16 @@ class Fitting:
         if folder is None:
             self._grow(Grove(self._arch, self._samples, self._plan, self._seeds, self._tree), None, lambda: False)
             return
-        with RunFolder(folder, Every(save_every, SHARE)) as states, _interrupts() as interrupted:
+        with ExitStack() as stack:
+            states = folder if isinstance(folder, RunFolder) else stack.enter_context(run_folder(folder, save_every))
+            interrupted = stack.enter_context(_interrupts())
             found = states.load()
             if found is not None:
                 before = found.about
                 if not fixed_seeds and len(before["seeds"]) == len(self._seeds):
                     self._seeds = list(before["seeds"])
-                check_same(before["identity"], self._identity, folder)
-                check_same({"seeds": before["seeds"]}, {"seeds": self._seeds}, folder)
+                now = self._identity | {"seeds (drawn from random_state)": self._seeds}
+                check_same(before["identity"] | {"seeds (drawn from random_state)": before["seeds"]}, now, states.path)
             grove = Grove(self._arch, self._samples, self._plan, self._seeds, self._tree)
             if found is not None:
                 self._restore(grove, found)
@@ -130,7 +137,8 @@ class Fitting:
 def _interrupts() -> Iterator[Any]:
     """Inside, a first Ctrl-C is only noted, so that a state can be saved; a second one interrupts as ever."""
     noted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only there may signals be handled
+    in_main = threading.current_thread() is threading.main_thread()  # only there may signals be handled
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # or the caller has a way
         yield noted.is_set
         return
 

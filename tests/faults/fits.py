@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from treevae import TreeVAE
+from treevae.training.runfolder import RunFolder
 
-SETTINGS = {"n_leaves": 4, "max_depth": 2, "latent_dim": 3, "hidden_dim": 16, "epochs": 40, "batch_size": 32}
+SETTINGS = {"n_leaves": 4, "max_depth": 2, "latent_dim": 3, "hidden_dim": 16, "epochs": 25, "batch_size": 32}
 
 
 def samples(seed: int = 0) -> np.ndarray:
@@ -38,17 +39,19 @@ def attempt(folder: Path) -> None:
 
 def main() -> None:
     root, kills, chance = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(sys.argv[3]))
-    done = fits = 0
+    done = fits = resumed = 0
     while True:  # fit after fit, each in a folder of its own, until enough were killed and the last one has ended
         folder = root / f"fit-{fits}"
         folder.mkdir()
         while not (folder / "model.safetensors").exists():
+            found = RunFolder(folder).load()
+            resumed += found is not None and found.about["grove"].get("training", {}).get("tick", 0) > 0
             child = os.fork()
             if child == 0:
                 attempt(folder)
                 os._exit(0)
             if done < kills:
-                time.sleep(chance.uniform(0, 1.2))
+                time.sleep(chance.uniform(0, 1.0))
                 os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             if os.WIFSIGNALED(status):
@@ -59,7 +62,7 @@ def main() -> None:
         fits += 1
         if done >= kills:
             break
-    print(f"{done} kills, {fits} fits")
+    print(f"{done} kills, {resumed} attempts resumed, {fits} fits")
 
 
 if __name__ == "__main__":

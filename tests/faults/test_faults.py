@@ -17,6 +17,7 @@ import torch
 from treevae import TreeVAE, load
 from treevae.training import checkpoint, loop
 from treevae.training.checkpoint import ModelFileError
+from treevae.training.engine import Stepper
 from treevae.training.growing import Grove
 from treevae.training.runfolder import STATES, ChangedRunError, RunFolder, RunLockedError
 
@@ -91,19 +92,34 @@ def test_fifty_kills_lose_nothing(tmp_path):
         env=ONE_THREAD,
     )
     assert said.returncode == 0, said.stderr
-    kills, fits = (int(word) for word in said.stdout.split() if word.isdigit())
+    kills, resumed, fits = (int(word) for word in said.stdout.split() if word.isdigit())
     assert kills >= 50
+    assert resumed >= 15  # attempts that began in the middle of a training
     whole = TreeVAE(**SETTINGS, random_state=0, device="cpu").fit(samples())
     for i in range(fits):
         assert_same_model(load(tmp_path / f"fit-{i}" / "model.safetensors", device="cpu"), whole)
     assert time.monotonic() - start < 400
 
 
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The training steps taken, counted."""
+    taken, plain = [], Stepper.steps
+    monkeypatch.setattr(Stepper, "steps", lambda self, n: taken.append(n) or plain(self, n))
+    return taken
+
+
 @pytest.mark.parametrize("pauses", [1, 2, 17, 60, 95])
-def test_a_sudden_end_at_any_pause(pauses, tmp_path, monkeypatch, undisturbed):
+def test_a_sudden_end_at_any_pause(pauses, tmp_path, monkeypatch, undisturbed, steps):
+    TreeVAE(**QUICK).fit(samples())
+    all_of_them = sum(steps)
+    steps.clear()
     left_behind(tmp_path, monkeypatch, pauses)
+    before = sum(steps)
+    steps.clear()
     again = TreeVAE(**QUICK).fit(samples(), checkpoint=tmp_path)
     assert_same_model(again, undisturbed)
+    assert all_of_them - before <= sum(steps) <= all_of_them - before + 1  # nothing was trained twice
 
 
 def test_a_finished_fit_is_taken_up_as_it_is(tmp_path, monkeypatch, undisturbed):

@@ -71,9 +71,10 @@ class InputForm:
             raise ValueError(
                 f"X has samples of shape {X.shape[1:]}, but the model was fitted on samples of shape {self.user_shape}"
             )
-        scale = 255.0 if self.is_image and X.dtype == np.uint8 else 1.0
+        from_bytes = self.is_image and X.dtype == np.uint8
         X = np.moveaxis(X, 3, 1) if self.layout == "hwc" else X
-        return np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32) / np.float32(scale)
+        matrix = np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)  # a view, where that is possible
+        return matrix / np.float32(255) if from_bytes else matrix
 
     def to_user(self, matrix: np.ndarray) -> np.ndarray:
         """Samples, one a row, in the layout the user gave; any axes before the last are kept."""

@@ -1,8 +1,8 @@
 """Fused GPU kernels of the training step, each beside the plain torch code that defines it.
 
-The plain code runs on the CPU, in double precision, wherever Triton is missing and inside ``with plain():``. It is
-fastest where the batch is innermost in memory, and goes node by node through what is too large for the cache. The
-kernels run on CUDA tensors of single precision, and on the CPU in Triton's interpreter (``TRITON_INTERPRET=1``).
+The plain code runs on the CPU, in double precision, wherever Triton is missing and inside ``with plain():``; where its
+speed matters, it is in cpu.py. The kernels run on CUDA tensors of single precision, and on the CPU in Triton's
+interpreter (``TRITON_INTERPRET=1``).
 They may be captured in CUDA graphs, never add with atomics, so that a step repeats bit for bit, and are compiled anew
 for new feature or image sizes (constants, in capitals) but not for new numbers of nodes, trees or samples.
 """

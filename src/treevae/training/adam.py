@@ -12,8 +12,6 @@ from ..model import kernels
 from ..model.stack import NodeStack
 
 ALIGNMENT = 16  # floats: every parameter starts on a cache line, as matrix products like it
-BETAS = (0.9, 0.999)
-EPSILON = 1e-8
 
 
 class Adam:
@@ -99,11 +97,11 @@ class Adam:
                 list((self.count - 1).repeat(len(values)).unbind()),  # torch counts the step itself
                 fused=True,
                 amsgrad=False,
-                beta1=BETAS[0],
-                beta2=BETAS[1],
+                beta1=kernels.ADAM_BETAS[0],
+                beta2=kernels.ADAM_BETAS[1],
                 lr=rate,
                 weight_decay=self._weight_decay,
-                eps=EPSILON,
+                eps=kernels.ADAM_EPSILON,
                 maximize=False,
             )
 

@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -148,7 +148,7 @@ class Stepper:
             return None
         before = [(tensor, tensor.clone()) for tensor in self._changed()]
         try:
-            side = torch.cuda.Stream()
+            side = _side_stream(self.order.device)
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side), fast_products():
                 for _ in range(WARM_UP):
@@ -174,6 +174,12 @@ class Stepper:
         yield from (buffer for buffer in self._network.buffers() if buffer.is_floating_point())
         yield from (*self.adam.tensors().values(), self.cursor, self.totals)
         yield from self.noise.changed()
+
+
+@lru_cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream to warm up on; always the same, because cuBLAS keeps memory for every stream it has seen."""
+    return torch.cuda.Stream(device)
 
 
 @contextmanager

@@ -67,7 +67,10 @@ class Training:
             objective.hold_all()
         else:
             self._window = min(self._window, self._steps[0] * self._batch_size)
-            assert len(self.seeds) == 1  # larger data than the device holds are trained one run at a time
+            if len(self.seeds) > 1:  # a state saved where more memory was free
+                raise RuntimeError(
+                    f"{len(self.seeds)} runs side by side need more of the device's memory than is free now"
+                )
             self._ahead = Ahead(samples)
         self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay)
 
@@ -174,18 +177,18 @@ class Training:
         values = (totals.mean(1) / self._steps[run]).tolist()
         totals.zero_()
         means, epoch = dict(zip(TERMS, values, strict=True)), self.epoch[run]
-        check_finite(means, self.stage, epoch)
+        check_finite(means, self.stage, epoch, f" of run {run}" if len(self.seeds) > 1 else "")
         self.epoch[run] += 1
         self._begin_epoch(run)
         return EpochDone(run, epoch, means, self._ended(run))
 
 
-def check_finite(means: dict[str, float], stage: Stage, epoch: int) -> None:
+def check_finite(means: dict[str, float], stage: Stage, epoch: int, whose: str = "") -> None:
     """Raise if a mean is not a finite number."""
     if bad := {name: value for name, value in means.items() if not math.isfinite(value)}:
         found = ", ".join(f"{name} = {value}" for name, value in bad.items())
         raise DivergedError(
-            f"training diverged in stage '{stage.name}', epoch {epoch + 1} of {stage.epochs}: {found}. "
+            f"training{whose} diverged in stage '{stage.name}', epoch {epoch + 1} of {stage.epochs}: {found}. "
             "Check the scale of the data, or lower the learning rate."
         )
 

@@ -28,13 +28,14 @@ class Samples:
         Where training runs.
     budget : int, optional
         Bytes of the device's memory that samples and what is derived from them may take; by default half of what is
-        free on a GPU, and on the CPU all samples and 4 GiB of derived values.
+        free on a CUDA GPU, and elsewhere all samples and 4 GiB of derived values.
     """
 
     def __init__(self, x: Tensor, device: torch.device, budget: int | None = None) -> None:
         self.n, self.n_features, self.device = *x.shape, device
         if budget is None:
-            budget = CPU_BUDGET + self._bytes(x) if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
+            on_gpu = device.type == "cuda"
+            budget = torch.cuda.mem_get_info(device)[0] // 2 if on_gpu else CPU_BUDGET + self._bytes(x)
         self._budget = budget
         self.resident = self._bytes(x) <= budget
         self.x = x.to(device) if self.resident else x
