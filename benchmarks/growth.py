@@ -1,10 +1,9 @@
-"""How do time and memory grow with the samples, and what does saving the state cost?
+"""How do time and memory grow with the samples, and how fast is `predict`?
 
     python benchmarks/growth.py [--device cpu] [--out benchmarks/results/growth-cpu.json]
 
 A short fit on random images of 28x28 with more and more samples: seconds of an epoch, peak memory beyond the samples.
-The same fit with its samples in host memory, visiting the device in pieces. `predict` in samples a second. A fit with
-and without a folder for its state.
+The same fit with its samples in host memory, visiting the device in pieces. `predict` in samples a second.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import json
 import platform
 import resource
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -80,14 +78,6 @@ def main() -> None:
         start = time.perf_counter()
         model.predict(images)
         record("predict", leaves=n_leaves, samples_a_second=len(images) / (time.perf_counter() - start))
-    settings: dict[str, Any] = {"n_leaves": 4, "epochs": 30 if on_gpu else 6, "device": str(device), "random_state": 0}
-    for repeat in range(2):
-        for folder in (False, True):
-            with tempfile.TemporaryDirectory() as where:
-                start = time.perf_counter()
-                TreeVAE(**settings).fit(images[:20_000], checkpoint=where if folder else None, save_every=0)
-                seconds = time.perf_counter() - start
-            record("fit", state_saved=folder, repeat=repeat, seconds=seconds)
     about = {
         "command": "python benchmarks/growth.py " + " ".join(Path(word).name for word in sys.argv[1:]),
         "rows": rows,

@@ -16,7 +16,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +45,21 @@ def balanced(n_leaves: int) -> Tree:
     return tree
 
 
-def timed(work: Callable[[int], None], device: torch.device, seconds: float) -> float:
-    """Milliseconds of one of many steps: the median of five stretches."""
+def timed(works: Sequence[Callable[[int], None]], device: torch.device, seconds: float) -> list[float]:
+    """Milliseconds of a step of each work: the median of seven stretches, in turns, all on the same machine."""
 
-    def stretch(n: int) -> float:
+    def stretch(work: Callable[[int], None], n: int) -> float:
         start = time.perf_counter()
         work(n)
         if device.type == "cuda":
             torch.cuda.synchronize()
         return (time.perf_counter() - start) / n
 
-    stretch(2)
-    one = stretch(3)
-    n = max(1, min(500, int(seconds / 5 / one)))
-    return 1e3 * statistics.median(stretch(n) for _ in range(5))
+    for work in works:
+        stretch(work, 2)
+    lengths = [max(1, min(500, int(seconds / 7 / stretch(work, 3)))) for work in works]
+    rounds = [[stretch(work, n) for work, n in zip(works, lengths, strict=True)] for _ in range(7)]
+    return [1e3 * statistics.median(times) for times in zip(*rounds, strict=True)]
 
 
 def ours(objective: Objective, batch_size: int) -> Callable[[int], None]:
@@ -124,12 +125,12 @@ def main() -> None:
     def record(what: str, work: Callable[[int], None], twin: Callable[[int], None] | None, **about: int) -> None:
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        row: dict[str, Any] = {"what": what, **about, "ms": timed(work, device, 3)}
+        ms, *twin_ms = timed([work] if twin is None else [work, twin], device, 4)
+        row: dict[str, Any] = {"what": what, **about, "ms": ms}
         if on_gpu:
             row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
-        if twin is not None:
-            row["twin_ms"] = timed(twin, device, 3)
-            row["ratio"] = row["twin_ms"] / row["ms"]
+        if twin_ms:
+            row |= {"twin_ms": twin_ms[0], "ratio": twin_ms[0] / ms}
         rows.append(row)
         print(", ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
 
