@@ -20,7 +20,7 @@ MAY_USE = {
     "baselines": {"tree", "model", "training", "data"},
     "view": {"tree", "data", "estimator"},
     "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
-    "cli": {"data", "training", "estimator", "view", "demo"},
+    "cli": {"data", "training", "fitting", "estimator", "view", "demo"},
 }
 
 
