@@ -19,7 +19,7 @@ demo: $(VENV)/ready  ## grow a tree on real pictures, draw it and score it (a fe
 	$(BIN)/treevae demo
 
 test: lint  ## lint, types and all tests that need no GPU
-	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not gpu'
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not gpu'
 
 lint: $(VENV)/ready  ## ruff and mypy
 	$(BIN)/ruff check .
