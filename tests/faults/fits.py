@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from treevae import TreeVAE
+from treevae import TreeVAE, fitting
 from treevae.training.runfolder import RunFolder
 
 SETTINGS = {"n_leaves": 4, "max_depth": 2, "latent_dim": 3, "hidden_dim": 16, "epochs": 25, "batch_size": 32}
@@ -28,6 +28,7 @@ def samples(seed: int = 0) -> np.ndarray:
 
 def fit(folder: Path | None) -> TreeVAE:
     torch.set_num_threads(1)
+    fitting.SHARE = 1.0  # save at every pause, so that kills fall among saves however slow the machine is
     model = TreeVAE(**SETTINGS, random_state=0, device="cpu")
     return model.fit(samples(), checkpoint=folder, save_every=0)
 
@@ -51,7 +52,7 @@ def main() -> None:
                 attempt(folder)
                 os._exit(0)
             if done < kills:
-                time.sleep(chance.uniform(0, 1.0))
+                time.sleep(chance.uniform(0, 1.5))
                 os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             if os.WIFSIGNALED(status):
