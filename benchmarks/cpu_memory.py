@@ -9,16 +9,15 @@ in a process of its own, because glibc's thresholds cannot be taken back; the ra
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import subprocess
 import sys
 from pathlib import Path
 
+import record
 import torch
-from step import balanced, ours, timed
+from record import balanced
+from step import ours, timed
 
-from treevae import __version__
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.training.engine import keep_memory
@@ -57,16 +56,7 @@ def main() -> None:
             )
             rows.append({"network": network, "leaves": n_leaves, "plain_ms": plain, "kept_ms": kept})
             print(f"{network} {n_leaves:3} leaves  {plain:6.1f} ms  memory kept {kept:6.1f} ms  x {plain / kept:.2f}")
-    about = {
-        "batch": BATCH,
-        "rows": rows,
-        "threads": torch.get_num_threads(),
-        "machine": platform.processor() or platform.machine(),
-        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
-    }
-    given.out.parent.mkdir(exist_ok=True)
-    given.out.write_text(json.dumps(about, indent=2) + "\n")
-    print(f"wrote {given.out}")
+    record.write(given.out, {"batch": BATCH, "rows": rows})
 
 
 if __name__ == "__main__":

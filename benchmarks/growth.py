@@ -9,19 +9,18 @@ The same fit with its samples in host memory, visiting the device in pieces. `pr
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import resource
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
-from step import PAPER, balanced
+from record import balanced
+from step import PAPER
 
-from treevae import TreeVAE, __version__
+from treevae import TreeVAE
 from treevae.model.module import TreeVAEModule
 from treevae.training.engine import keep_memory
 from treevae.training.loop import Training
@@ -63,13 +62,13 @@ def main() -> None:
     keep_memory()
     x = torch.rand(480_000 if on_gpu else 8_000, 784, generator=torch.Generator().manual_seed(0))
 
-    def record(what: str, **found: Any) -> None:
+    def note(what: str, **found: Any) -> None:
         rows.append({"what": what, **found})
         print(what, found, flush=True)
 
     for n in (60_000, 120_000, 240_000, 480_000) if on_gpu else (2_000, 4_000, 8_000):
-        record("epoch", **epoch(x[:n], device, None))
-    record("epoch in pieces", **epoch(x[: 240_000 if on_gpu else 8_000], device, (200 << 20) if on_gpu else 12 << 20))
+        note("epoch", **epoch(x[:n], device, None))
+    note("epoch in pieces", **epoch(x[: 240_000 if on_gpu else 8_000], device, (200 << 20) if on_gpu else 12 << 20))
     images = (x[: 60_000 if on_gpu else 2_000].numpy() * 255).astype(np.uint8).reshape(-1, 28, 28)
     for n_leaves in (10, 100):
         model = TreeVAE(tree=balanced(n_leaves), max_depth=7, epochs=1, batch_size=256, device=str(device))
@@ -77,18 +76,8 @@ def main() -> None:
         model.predict(images)
         start = time.perf_counter()
         model.predict(images)
-        record("predict", leaves=n_leaves, samples_a_second=len(images) / (time.perf_counter() - start))
-    about = {
-        "command": "python benchmarks/growth.py " + " ".join(Path(word).name for word in sys.argv[1:]),
-        "rows": rows,
-        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(),
-        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
-    }
-    out = given.out or Path(__file__).parent / "results" / f"growth-{device.type}.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(about, indent=2) + "\n")
-    print(f"wrote {out}")
+        note("predict", leaves=n_leaves, samples_a_second=len(images) / (time.perf_counter() - start))
+    record.write(given.out, {"rows": rows}, given.device)
 
 
 if __name__ == "__main__":

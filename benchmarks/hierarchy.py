@@ -6,15 +6,13 @@ python benchmarks/hierarchy.py [--out benchmarks/results/hierarchy.json]
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from pathlib import Path
 from typing import Any
 
-import torch
+import record
 
-from treevae import TreeVAE, __version__
+from treevae import TreeVAE
 from treevae.data.synthetic import hierarchy
 from treevae.metrics import accuracy
 
@@ -43,15 +41,7 @@ def main() -> None:
             }
             rows.append(row)
             print({name: round(value, 4) for name, value in row.items()}, flush=True)
-    about = {
-        "settings": SETTINGS,
-        "rows": rows,
-        "threads": torch.get_num_threads(),
-        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
-    }
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(about, indent=2) + "\n")
-    print(f"wrote {out}")
+    record.write(out, {"settings": SETTINGS, "rows": rows})
 
 
 if __name__ == "__main__":

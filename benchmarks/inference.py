@@ -9,27 +9,18 @@ time of `path="all"`, which runs every decoder on every sample, stands beside it
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
+import record
+from record import balanced
 
-from treevae import Tree, TreeVAE, __version__
+from treevae import TreeVAE
 
 N = 10_000
 REPEATS = 3
-
-
-def balanced(n_leaves: int) -> Tree:
-    """A tree that splits its shallowest leaf until it has n leaves."""
-    tree = Tree()
-    while len(tree.leaves) < n_leaves:
-        tree = tree.split(min(tree.leaves, key=tree.depth))
-    return tree
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -74,18 +65,7 @@ def main() -> None:
     few["reconstruct_best_beyond_routers"], many["reconstruct_best_beyond_routers"] = map(beyond_routers, (few, many))
     for name, value in ratio.items():
         print(f"{name:31} {few[name]:7.2f} s with 10 leaves {many[name]:7.2f} s with 100   x {value:.2f}")
-    about = {
-        "samples": N,
-        "10": few,
-        "100": many,
-        "ratio_100_to_10": ratio,
-        "threads": torch.get_num_threads(),
-        "machine": platform.processor() or platform.machine(),
-        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
-    }
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(about, indent=2) + "\n")
-    print(f"wrote {out}")
+    record.write(out, {"samples": N, "10": few, "100": many, "ratio_100_to_10": ratio})
 
 
 if __name__ == "__main__":

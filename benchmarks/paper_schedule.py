@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
 
-from treevae import TreeVAE, __version__
+from treevae import TreeVAE
 from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
 from treevae.model.scoring import score_terms
 from treevae.training.samples import Samples, over
@@ -75,22 +74,15 @@ def main() -> None:
         parts = [*before, time.perf_counter() - start]
         if spent is not None:
             spent.write_text(json.dumps(parts))
-    on_gpu = torch.cuda.is_available()
     runs = [
         {"seed": seed, "epochs": epochs_of(one), **scores(one, data["x_test"], data["y_test"])}
         for seed, one in zip(seeds, models, strict=True)
     ]
-    found = {
-        "command": "python benchmarks/paper_schedule.py " + " ".join(Path(word).name for word in sys.argv[1:]),
-        "seconds": sum(parts),
-        "parts": parts,
-        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
-        "peak_mb": torch.cuda.max_memory_allocated() / 1e6 if on_gpu else None,
-        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        "runs": runs,
-    }
-    given.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"{found['seconds']:.1f} s for {given.seeds} seeds")
+    on_gpu = torch.cuda.is_available()
+    peak = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else None  # of scoring too
+    found = {"seconds": sum(parts), "parts": parts, "peak_mb": peak, "runs": runs}
+    record.write(given.out, found, "cuda" if on_gpu else "cpu")
+    print(f"{sum(parts):.1f} s for {given.seeds} seeds")
     for name in ("elbo", "rl", "acc", "nmi", "dp", "lp"):
         values = [run[name] for run in runs]
         print(f"{name:5} {statistics.mean(values):8.2f}  " + " ".join(f"{value:.2f}" for value in values))

@@ -8,9 +8,7 @@ Needs a GPU with TF32. DATA.npz as for paper_schedule.py.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+import record
 from paper_schedule import scores
 
-from treevae import TreeVAE, __version__
+from treevae import TreeVAE
 from treevae.training import engine
 
 
@@ -37,7 +35,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "precision.json")
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     data, tf32 = np.load(given.data), engine.fast_products
     rows: dict[str, Any] = {}
@@ -50,13 +48,7 @@ def main() -> None:
         values = [one["elbo"] for one in found]
         rows[name] = {"seconds": seconds, "elbo": values, "acc": [one["acc"] for one in found]}
         print(f"{name:8} ELBO {statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}, {seconds:.0f} s", values)
-    about = {
-        "command": "python benchmarks/precision.py " + " ".join(Path(word).name for word in sys.argv[1:]),
-        "device": torch.cuda.get_device_name(),
-        "versions": {"treevae": __version__, "torch": torch.__version__},
-        **rows,
-    }
-    given.out.write_text(json.dumps(about, indent=2) + "\n")
+    record.write(given.out, rows, "cuda")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,6 @@ default of 30 seconds. 20,000 random images of 28x28 on a GPU, 2,000 on the CPU,
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import sys
 import tempfile
 import time
 import warnings
@@ -19,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
 
-from treevae import TreeVAE, __version__
+from treevae import TreeVAE
 from treevae.fitting import Fitting
 
 
@@ -55,15 +53,7 @@ def main() -> None:
         row = {"save_every": save_every, "seconds": seconds, "saves": len(spent), "saving": sum(spent)}
         rows.append(row | {"share": sum(spent) / seconds})
         print(rows[-1], flush=True)
-    found = {
-        "command": "python benchmarks/saving.py " + " ".join(Path(word).name for word in sys.argv[1:]),
-        "rows": rows,
-        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
-        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
-    }
-    out = given.out or Path(__file__).parent / "results" / f"saving-{'cuda' if on_gpu else 'cpu'}.json"
-    out.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"wrote {out}")
+    record.write(given.out, {"rows": rows}, given.device)
 
 
 if __name__ == "__main__":

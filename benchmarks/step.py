@@ -11,8 +11,6 @@ does.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import statistics
 import sys
 import time
@@ -20,9 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import record
 import torch
+from record import balanced
 
-from treevae import Tree, __version__
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.model.subtree import Subtree
@@ -35,14 +34,6 @@ from twin import Twin
 
 ARCH = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 8, (128,) * 7)  # 8 levels: room for 100 leaves
 PAPER = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 6, (128,) * 5)
-
-
-def balanced(n_leaves: int) -> Tree:
-    """A tree with so many leaves, as even as can be."""
-    tree = Tree()
-    while len(tree.leaves) < n_leaves:
-        tree = tree.split(min(tree.leaves, key=tree.depth))
-    return tree
 
 
 def timed(works: Sequence[Callable[[int], None]], device: torch.device, seconds: float) -> list[float]:
@@ -122,7 +113,7 @@ def main() -> None:
     samples = Samples(torch.rand(16384 if on_gpu else 4096, 784, generator=torch.Generator().manual_seed(0)), device)
     rows: list[dict[str, Any]] = []
 
-    def record(what: str, work: Callable[[int], None], twin: Callable[[int], None] | None, **about: int) -> None:
+    def note(what: str, work: Callable[[int], None], twin: Callable[[int], None] | None, **about: int) -> None:
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
         ms, *twin_ms = timed([work] if twin is None else [work, twin], device, 4)
@@ -144,7 +135,7 @@ def main() -> None:
             twin = plain(one, samples, batch_size, None) if n_leaves <= 20 and batch_size == 256 else None
             about = {"leaves": n_leaves, "batch": batch_size}
             if on_gpu or batch_size == 256 or n_leaves == 10:
-                record("whole tree", ours(WholeTree(one, samples), batch_size), twin, **about)
+                note("whole tree", ours(WholeTree(one, samples), batch_size), twin, **about)
     for n_leaves in (10, 20):
         for candidates in (1, 8):
             one = module(n_leaves)
@@ -158,22 +149,12 @@ def main() -> None:
                 whole = module(n_leaves)
                 whole.attach(leaf, subtree)
                 twin = plain(whole, samples, 256, {leaf, *whole.tree.children(leaf)})
-            record("subtree", ours(objective, 256), twin, leaves=n_leaves, batch=256, n_init=candidates)
+            note("subtree", ours(objective, 256), twin, leaves=n_leaves, batch=256, n_init=candidates)
     if on_gpu:
         for runs in (1, 2, 5, 10, 20):
             forest = TreeVAEModule(PAPER, [balanced(10)] * runs, torch.Generator().manual_seed(0)).to(device)
-            record("runs side by side", ours(WholeTree(forest, samples), 256), None, leaves=10, batch=256, runs=runs)
-    found = {
-        "command": "python benchmarks/step.py " + " ".join(Path(word).name for word in sys.argv[1:]),
-        "rows": rows,
-        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(),
-        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
-    }
-    out = given.out or Path(__file__).parent / "results" / f"step-{device.type}.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"wrote {out}")
+            note("runs side by side", ours(WholeTree(forest, samples), 256), None, leaves=10, batch=256, runs=runs)
+    record.write(given.out, {"rows": rows}, given.device)
 
 
 if __name__ == "__main__":
