@@ -15,7 +15,7 @@ MAY_USE = {
     "model": {"tree"},
     "training": {"tree", "model"},
     "progress": {"training"},
-    "fitting": {"tree", "model", "training", "progress"},
+    "fitting": {"model", "training", "progress"},
     "estimator": {"tree", "model", "training", "fitting", "data"},
     "baselines": {"tree", "model", "training", "data"},
     "view": {"tree", "data", "estimator"},

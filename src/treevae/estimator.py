@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -24,6 +25,7 @@ from .model.module import TreeVAEModule
 from .model.networks import NETWORKS, Architecture
 from .model.scoring import score_terms
 from .training import checkpoint as files
+from .training.growing import Grove
 from .training.plan import LEAF_RULES, Plan, Stage
 from .training.runfolder import RunFolder, fingerprint
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
@@ -245,7 +247,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
         )
         samples = Samples(x, first._device())
-        fitting = Fitting(arch, samples, plan, seeds, first.tree, identity, first.verbose)
+        grove = partial(Grove, arch, samples, plan, tree=first.tree)
+        fitting = Fitting(grove, seeds, identity, first.verbose)
 
         def keep() -> None:
             """Store what was fitted, all at once."""

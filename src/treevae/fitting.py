@@ -6,22 +6,18 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from .model.module import TreeVAEModule
-from .model.networks import Architecture
 from .progress import Progress
 from .training.checkpoint import ModelFileError
 from .training.engine import keep_memory
 from .training.events import Event, TreeChanged
 from .training.growing import Grove
-from .training.plan import Plan
 from .training.runfolder import Every, RunFolder, State, check_same
-from .training.samples import Samples
-from .tree import Tree
 
 log = logging.getLogger("treevae")
 SHARE = 0.01  # of the time that writing states may take
@@ -37,8 +33,8 @@ class Fitting:
 
     Parameters
     ----------
-    arch, samples, plan, tree
-        As for :class:`~treevae.training.growing.Grove`.
+    grove : callable
+        Makes the :class:`~treevae.training.growing.Grove` of some seeds.
     seeds : sequence of int
         One for each run.
     identity : dict
@@ -56,16 +52,12 @@ class Fitting:
 
     def __init__(
         self,
-        arch: Architecture,
-        samples: Samples,
-        plan: Plan,
+        grove: Callable[[Sequence[int]], Grove],
         seeds: Sequence[int],
-        tree: Tree | None,
         identity: dict[str, Any],
         verbose: bool,
     ) -> None:
-        self._arch, self._samples, self._plan, self._tree = arch, samples, plan, tree
-        self._identity, self._verbose = identity, verbose
+        self._make_grove, self._identity, self._verbose = grove, identity, verbose
         self._seeds = list(seeds)
         self.modules: list[TreeVAEModule | None] = [None] * len(seeds)
         self.histories: list[list[dict[str, Any]]] = [[] for _ in seeds]
@@ -78,7 +70,7 @@ class Fitting:
         """
         keep_memory()
         if folder is None:
-            self._grow(Grove(self._arch, self._samples, self._plan, self._seeds, self._tree), None, lambda: False)
+            self._grow(self._make_grove(self._seeds), None, lambda: False)
             return
         with ExitStack() as stack:
             states = folder if isinstance(folder, RunFolder) else stack.enter_context(run_folder(folder, save_every))
@@ -90,7 +82,7 @@ class Fitting:
                     self._seeds = list(before["seeds"])
                 now = self._identity | {"seeds (drawn from random_state)": self._seeds}
                 check_same(before["identity"] | {"seeds (drawn from random_state)": before["seeds"]}, now, states.path)
-            grove = Grove(self._arch, self._samples, self._plan, self._seeds, self._tree)
+            grove = self._make_grove(self._seeds)
             if found is not None:
                 self._restore(grove, found)
             self._save(grove, states)  # a folder that cannot be written is found out now, not after hours

@@ -124,7 +124,6 @@ class _Upward(Function):
         image[:, :, :, 2 * w :] = 0
         y = image if scale is None else torch.empty_like(image)
         stats = x.new_empty(2, n, c)
-
         cols = x.new_empty(c, 3, 3, h, w, b)
         overlaps = _overlaps(image, cols, padding)
         for i in range(n):
@@ -144,7 +143,6 @@ class _Upward(Function):
         x, weight, scale, image, y, stats = ctx.saved_tensors
         dx, dweight, dy = torch.empty_like(x), torch.empty_like(weight), dy.contiguous()
         dscale, dshift = torch.empty_like(stats)
-
         cols = x.new_zeros(weight.shape[2], 3, 3, *x.shape[2:])  # 0 outside the image
         flat = cols.view(weight.shape[2] * 9, -1)
         dimage = dy if scale is None else torch.empty_like(dy[:1])
@@ -224,7 +222,6 @@ class _LogBernoulli(Function):
     def forward(ctx, x, output, run_of):
         p = torch.empty_like(output)
         log_px = output.new_empty(len(output), output.shape[2])
-
         for i in range(len(output)):
             torch.sigmoid(output[i], out=p[i])
             most = (p[i] - 0.5).abs_().add_(0.5)
@@ -240,7 +237,6 @@ class _LogBernoulli(Function):
     def backward(ctx, g):
         x, p = ctx.saved_tensors
         doutput = torch.empty_like(p)
-
         for i in range(len(p)):
             torch.sub(x[ctx.run_of[i]], p[i], out=doutput[i]).mul_(g[i])
         return None, doutput, None

@@ -39,7 +39,7 @@ class Adam:
             starts.append(size)
             size += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
         self._values = self.parameters[0].new_zeros(size)
-        self.mean, self.square, self._gradient = (torch.zeros_like(self._values) for _ in range(3))
+        self.mean, self.square = torch.zeros_like(self._values), torch.zeros_like(self._values)
         self.learning_rate = torch.zeros(n_trees, device=device)
         self.count = torch.zeros(1, device=device)  # steps taken
 
@@ -60,6 +60,7 @@ class Adam:
                 rows = torch.tensor(trees, dtype=torch.int16).repeat_interleave(parameter.numel() // len(trees))
                 tree_of[start : start + parameter.numel()] = rows
             self._tree_of = tree_of.to(device)
+            self._gradient = torch.zeros_like(self._values)
             gaps = [-parameter.numel() % ALIGNMENT for parameter in self.parameters]
             self._gaps = [self._values.new_zeros(gap) for gap in gaps]
         else:  # by tree: its rows of parameters, means and squares; of gradients later, by the same slices

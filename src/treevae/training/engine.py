@@ -111,7 +111,6 @@ class Stepper:
         self.kl_weight = torch.zeros(len(layout.trees), device=device)
         self.adam = Adam(self._network.stacks(), len(layout.trees), weight_decay)
         self.noise = Noise(seeds, objective.noise_rows, batch_size, device)
-        self.noise.seek(0)
         self.order = torch.zeros(layout.n_runs, max(objective.n_samples), dtype=torch.long, device=device)
         self.cursor = torch.zeros(layout.n_runs, 1, dtype=torch.long, device=device)
         self.totals = torch.zeros(4, len(layout.trees), device=device)  # sums of the terms' means since last cleared

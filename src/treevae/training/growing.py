@@ -19,7 +19,7 @@ from ..model.networks import Architecture
 from ..model.subtree import Subtree
 from ..tree import Tree
 from .events import CandidatesCompared, EpochEnded, Event, LeafChosen, LeafPruned, TreeChanged
-from .loop import EpochDone, Training, evaluate
+from .loop import EpochDone, Training, below, evaluate
 from .objectives import Objective, SubtreeOnSubset, WholeTree
 from .plan import Plan, Stage, Work
 from .samples import Samples, over
@@ -109,7 +109,7 @@ class Growth:
         task, self.task, chosen = self.task, None, 0
         assert task is not None
         if self.plan.n_init > 1 and len(network.nodes.layout.trees) > 1:
-            compared = compare(self._objective(network, task, samples), samples, task, self.plan)
+            compared = compare(objective_of([self], [task], network, samples), samples, task, self.plan)
             yield compared
             chosen = compared.chosen
         if isinstance(network, Subtree):
@@ -138,13 +138,6 @@ class Growth:
         self.module.eval()
         yield TreeChanged(self.module, self.module.tree)
 
-    def _objective(self, network: TreeVAEModule | Subtree, task: Task, samples: Samples) -> Objective:
-        if isinstance(network, TreeVAEModule):
-            return WholeTree(network, samples)
-        assert task.leaf is not None
-        assert task.rows is not None
-        return SubtreeOnSubset([self.module], [task.leaf], network, samples, [task.rows])
-
     def _seed(self) -> int:
         return int(torch.randint(2**62, (1,), generator=self.random))
 
@@ -169,7 +162,7 @@ class Growth:
         trees = [Tree.from_json(text) for text in about["trees"]]
         device = next(self.module.parameters()).device
         self.module = TreeVAEModule(self.module.arch, trees, torch.Generator(), len(trees)).to(device)
-        if weights := _below("module.", tensors):
+        if weights := below("module.", tensors):
             self.module.load_state_dict(weights)
         self.random.set_state(tensors["random"])
 
@@ -246,7 +239,7 @@ class Grove:
         """Stand where another grove with the same samples, plan and seeds stood."""
         tasks: list[Task | None] = []
         for r, run in enumerate(self.runs):
-            of_run = _below(f"run{r}.", tensors)
+            of_run = below(f"run{r}.", tensors)
             run.restore(about["runs"][r], of_run)
             task = about["tasks"][r]
             rows = of_run["rows"].to(self.samples.device) if "rows" in of_run else None
@@ -256,7 +249,7 @@ class Grove:
         self._tasks = [task for r in self._members if (task := tasks[r]) is not None]
         if "training" in about:
             self._training = self._begin(anew=False)
-            self._training.restore(about["training"], _below("training.", tensors))
+            self._training.restore(about["training"], below("training.", tensors))
 
     def _epoch_ended(self, run: Growth, done: EpochDone) -> EpochEnded:
         task = run.task
@@ -301,23 +294,8 @@ class Grove:
             run.network(task, run.random if anew else torch.Generator())
             for run, task in zip(runs, self._tasks, strict=True)
         ]
-        objective: Objective
-        if isinstance(networks[0], TreeVAEModule):
-            modules = [network for network in networks if isinstance(network, TreeVAEModule)]
-            candidates = modules[0].nodes.layout.candidates
-            if len(modules) > 1:
-                trees = [(module, c) for module in modules for c in range(candidates)]
-                modules = [TreeVAEModule.of(trees, candidates)]
-            objective = WholeTree(modules[0], self.samples)
-        else:
-            subtrees = [network for network in networks if isinstance(network, Subtree)]
-            objective = SubtreeOnSubset(
-                [run.module for run in runs],
-                [task.leaf for task in self._tasks if task.leaf is not None],
-                subtrees[0] if len(subtrees) == 1 else Subtree.join(subtrees).to(self.samples.device),
-                self.samples,
-                [task.rows for task in self._tasks if task.rows is not None],
-            )
+        network = networks[0] if len(networks) == 1 else _joined(networks).to(self.samples.device)
+        objective = objective_of(runs, self._tasks, network, self.samples)
         seeds = [task.seed for task in self._tasks]
         return Training(objective, self.samples, self._tasks[0].stage, self.plan.batch_size, seeds)
 
@@ -329,6 +307,30 @@ class Grove:
             return network.run(run).to(self.samples.device)
         candidates = network.nodes.layout.candidates
         return TreeVAEModule.of([(network, run * candidates + c) for c in range(candidates)], candidates)
+
+
+def _joined(networks: Sequence[TreeVAEModule | Subtree]) -> TreeVAEModule | Subtree:
+    """The networks of several runs side by side, values copied."""
+    modules = [network for network in networks if isinstance(network, TreeVAEModule)]
+    if not modules:
+        return Subtree.join([network for network in networks if isinstance(network, Subtree)])
+    candidates = modules[0].nodes.layout.candidates
+    return TreeVAEModule.of([(module, c) for module in modules for c in range(candidates)], candidates)
+
+
+def objective_of(
+    runs: Sequence[Growth], tasks: Sequence[Task], network: TreeVAEModule | Subtree, samples: Samples
+) -> Objective:
+    """What the runs' tasks minimise with a network that trains them all."""
+    if isinstance(network, TreeVAEModule):
+        return WholeTree(network, samples)
+    return SubtreeOnSubset(
+        [run.module for run in runs],
+        [task.leaf for task in tasks if task.leaf is not None],
+        network,
+        samples,
+        [task.rows for task in tasks if task.rows is not None],
+    )
 
 
 def choose_leaf(module: TreeVAEModule, samples: Samples, plan: Plan, seed: int) -> tuple[int, Tensor] | None:
@@ -387,8 +389,3 @@ def prune(module: TreeVAEModule, samples: Samples, least: float) -> Iterator[Eve
         module.prune(leaf)
         yield LeafPruned(leaf, int(counts[i]) / len(samples))
         yield TreeChanged(module, module.tree)
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names start with a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

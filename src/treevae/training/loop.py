@@ -15,7 +15,7 @@ from ..model.elbo import TERMS
 from .engine import Noise, Stepper, mixed
 from .objectives import Objective
 from .plan import Stage
-from .samples import CHUNK, Ahead, Samples
+from .samples import Ahead, Samples
 
 ORDER, EVALUATION = -1, -2  # what a seed is mixed with for other things than a step's noise
 PAUSE = 0.1  # seconds between pauses of the loop, in which its state may be saved
@@ -102,8 +102,7 @@ class Training:
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Stand where another training of the same stage stood."""
         self.epoch, self.step, self._tick = list(about["epoch"]), list(about["step"]), int(about["tick"])
-        network = {name.removeprefix("network."): v for name, v in tensors.items() if name.startswith("network.")}
-        self.objective.network.load_state_dict(network)
+        self.objective.network.load_state_dict(below("network.", tensors))
         for name, value in self._stepper.adam.tensors().items():
             value.copy_(tensors[f"adam.{name}"])
         self._stepper.totals.copy_(tensors["totals"])
@@ -183,6 +182,11 @@ class Training:
         return EpochDone(run, epoch, means, self._ended(run))
 
 
+def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names start with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
 def check_finite(means: dict[str, float], stage: Stage, epoch: int, whose: str = "") -> None:
     """Raise if a mean is not a finite number."""
     if bad := {name: value for name, value in means.items() if not math.isfinite(value)}:
@@ -198,9 +202,8 @@ def evaluate(objective: Objective, samples: Samples, kl_weight: float, seed: int
     """The mean loss of each candidate of the one run over all samples, in eval mode: (tree,)."""
     objective.network.eval()
     (n,) = objective.n_samples
-    size = CHUNK.get(samples.device.type, 1024)
     total = torch.zeros(len(objective.network.nodes.layout.trees), device=samples.device)
-    for i, part in enumerate(torch.arange(n).split(size)):
+    for i, part in enumerate(torch.arange(n).split(samples.chunk())):
         objective.hold(samples.rows(objective.rows(part)))
         noise = Noise([mixed(seed, EVALUATION)], objective.noise_rows, len(part), samples.device)
         noise.seek(i)

@@ -15,7 +15,7 @@ from ..model.elbo import ElboTerms
 from ..model.layout import Layout
 from ..model.module import TreeVAEModule
 from ..model.subtree import FrozenPath, Subtree
-from .samples import CHUNK, Samples, over
+from .samples import Samples, over
 
 NoiseRows = list[tuple[list[int], int]]  # for each tensor of noise: the run of each of its rows, and the latent size
 
@@ -154,16 +154,15 @@ class SubtreeOnSubset:
         """The mean probability of either child, given that the parent was reached: (tree, 2), of one run."""
         self.network.eval()
         (rows,) = self._all_rows
-        size = CHUNK.get(self._samples.device.type, 1024)
-        parts = (self._pack(self._samples.rows(part), 0) for part in rows.split(size))
+        parts = (self._pack(self._samples.rows(part), 0) for part in rows.split(self._samples.chunk()))
         sums = [self.network.branches(self._path.unpacked(part[None])).sum(-1) for part in parts]
         return torch.stack(sums).sum(0) / len(rows)
 
     def _pack(self, x: Tensor, run: int, rows: Tensor | None = None) -> Tensor:
         """The evidence of a run's samples, or of those of its rows: (sample, all of it)."""
         rows = torch.arange(len(x), device=x.device) if rows is None else rows.to(x.device)
-        size = CHUNK.get(self._samples.device.type, 1024)
-        return torch.cat([self._path.packed(self._modules[run].d(x[part]), run) for part in rows.split(size)])
+        parts = rows.split(self._samples.chunk())
+        return torch.cat([self._path.packed(self._modules[run].d(x[part]), run) for part in parts])
 
 
 def _noise_rows(layout: Layout, dims: Sequence[int]) -> NoiseRows:

@@ -53,9 +53,13 @@ class Samples:
             return None
         return max(1, self._budget // (2 * each * batch_size)) * batch_size
 
-    def chunks(self, size: int) -> Iterator[Tensor]:
+    def chunk(self, sizes: dict[str, int] = CHUNK) -> int:
+        """How many samples to ask about at a time on this device."""
+        return sizes.get(self.device.type, sizes["cpu"])
+
+    def chunks(self, sizes: dict[str, int] = CHUNK) -> Iterator[Tensor]:
         """All samples in order, piece by piece, on the device."""
-        for part in self.x.split(size):
+        for part in self.x.split(self.chunk(sizes)):
             yield part.to(self.device)
 
     def rows(self, index: Tensor) -> Tensor:
@@ -96,4 +100,4 @@ class Ahead:
 def over(module: nn.Module, samples: Samples, ask: Callable[[Tensor], Tensor], chunk: dict[str, int] = CHUNK) -> Tensor:
     """``ask`` of all samples, piece by piece, with the module in eval mode; pieces are joined along the first axis."""
     module.eval()
-    return torch.cat([ask(part) for part in samples.chunks(chunk.get(samples.device.type, 1024))])
+    return torch.cat([ask(part) for part in samples.chunks(chunk)])
