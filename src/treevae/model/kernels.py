@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -44,6 +44,7 @@ MERGED = 16  # splits that are merged at a time
 
 _interpreted = os.environ.get("TRITON_INTERPRET") == "1"
 _plain: ContextVar[bool] = ContextVar("plain", default=False)
+_fast: ContextVar[bool] = ContextVar("fast", default=False)
 
 
 @contextmanager
@@ -60,6 +61,28 @@ def fused(x: Tensor) -> bool:
     """Whether the kernels serve this tensor."""
     reachable = triton is not None and (x.is_cuda or _interpreted)
     return reachable and x.dtype == torch.float32 and not _plain.get()
+
+
+@contextmanager
+def fast_products() -> Iterator[None]:
+    """Inside, a GPU may multiply with fewer bits: matrices in TF32 (10 bits of mantissa), large images in bfloat16."""
+    before, token = torch.get_float32_matmul_precision(), _fast.set(True)
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        _fast.reset(token)
+
+
+def reduced(x: Tensor) -> bool:
+    """Whether large convolutions of x are to be done in bfloat16."""
+    return x.is_cuda and x.dtype == torch.float32 and _fast.get() and not _plain.get()
+
+
+def normed(x: Tensor) -> bool:
+    """Whether the kernel of the norm serves this tensor; it reads and writes bfloat16 too, and counts in float32."""
+    return fused(x) or (triton is not None and x.is_cuda and x.dtype == torch.bfloat16)
 
 
 def kernel(*sizes: str) -> Callable[[Callable], Any]:
@@ -120,7 +143,7 @@ def _moments(x, start, stop, column, inside, FEATURES: tl.constexpr, BR: tl.cons
     count = tl.zeros((BR, 1), tl.float32)
     for first in range(start, stop, BR):
         row = first + tl.arange(0, BR)[:, None]
-        value = tl.load(x + row * FEATURES + column, mask=(row < stop) & inside, other=0.0)
+        value = tl.load(x + row * FEATURES + column, mask=(row < stop) & inside, other=0.0).to(tl.float32)
         count += tl.where(row < stop, 1.0, 0.0)
         delta = tl.where(row < stop, value - mean, 0.0)
         mean += delta * (1.0 / tl.maximum(count, 1.0))
@@ -191,15 +214,15 @@ def _norm_forward(
     for first in range(split * share, stop, BR):
         row = first + tl.arange(0, BR)[:, None]
         here = (row < stop) & inside
-        value = (tl.load(x + row * FEATURES + column, mask=here, other=0.0) - mean) * scale + shift
+        value = (tl.load(x + row * FEATURES + column, mask=here, other=0.0).to(tl.float32) - mean) * scale + shift
         tl.store(y + row * FEATURES + column, tl.where(value > 0, value, SLOPE * value), mask=here)
 
 
 @kernel()
 def _through_leaky(x, dy, at, here, mean, rstd, weight, bias, SLOPE: tl.constexpr):
     """The normalised input, and the gradient at the leaky ReLU's input."""
-    normed = (tl.load(x + at, mask=here, other=0.0) - mean) * rstd
-    g = tl.load(dy + at, mask=here, other=0.0)
+    normed = (tl.load(x + at, mask=here, other=0.0).to(tl.float32) - mean) * rstd
+    g = tl.load(dy + at, mask=here, other=0.0).to(tl.float32)
     return tl.where(here, normed, 0.0), tl.where(normed * weight + bias > 0, g, SLOPE * g)
 
 
@@ -269,7 +292,7 @@ class _NormLeaky(Function):
     def forward(ctx, x, weight, bias, running_mean, running_var):
         n, rows, f = x.shape
         grid, share, constants = _norm_plan(n, rows, f)
-        y, saved, parts = torch.empty_like(x), x.new_empty(n, 2, f), x.new_empty(n, grid[1], 2, f)
+        y, saved, parts = torch.empty_like(x), weight.new_empty(n, 2, f), weight.new_empty(n, grid[1], 2, f)
         alone = grid[1] == 1
         if not alone:
             _norm_parts[grid](x, parts, rows, share, **constants)
@@ -283,7 +306,7 @@ class _NormLeaky(Function):
         x, weight, bias, saved = ctx.saved_tensors
         n, rows, f = x.shape
         grid, share, constants = _norm_plan(n, rows, f)
-        dx, dw, db, parts = map(torch.empty_like, (x, weight, bias, x.new_empty(n, grid[1], 2, f)))
+        dx, dw, db, parts = map(torch.empty_like, (x, weight, bias, weight.new_empty(n, grid[1], 2, f)))
         tensors, alone = (x, dy.contiguous(), weight, bias, saved, parts, dx, dw, db), grid[1] == 1
         for sums in [False] if alone else [True, False]:
             _norm_backward[grid](*tensors, rows, share, SUMS=sums, ALONE=alone, AT=MERGED, **constants)
@@ -295,7 +318,7 @@ def norm_leaky(x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, ru
 
     Statistics are taken over the rows, at each node and feature; the running ones are updated in place.
     """
-    if fused(x) and x.shape[1] > 1:
+    if normed(x) and x.shape[1] > 1:
         return _NormLeaky.apply(x.contiguous(), weight.contiguous(), bias.contiguous(), running_mean, running_var)
     return cpu.norm_leaky(x, weight, bias, running_mean, running_var)
 
@@ -413,6 +436,76 @@ def col2im(cols: Tensor, size: tuple[int, int], padding: tuple[int, int]) -> Ten
     image = F.fold(cols.reshape(n * b, gh * gw, k).transpose(1, 2), (2 * gh + 1, 2 * gw + 1), 3, stride=2)
     image = F.pad(image, (-pw, w + pw - 2 * gw - 1, -ph, h + ph - 2 * gh - 1))
     return image.permute(0, 2, 3, 1).reshape(n, b, h, w, k // 9)
+
+
+# ----------------------------------------------------------------------------------------------------------- resampling
+
+
+class Bands(NamedTuple):
+    """A matrix whose rows have few entries, side by side."""
+
+    starts: Tensor  # (rows,): the column of each row's first entry
+    weights: Tensor  # (rows, entries)
+
+
+def bands(matrix: Tensor) -> Bands:
+    """The bands of a matrix."""
+    columns = [row.nonzero().squeeze(1) for row in matrix]
+    width = max(int(found[-1] - found[0]) + 1 for found in columns)
+    starts = torch.tensor([min(int(found[0]), matrix.shape[1] - width) for found in columns])
+    weights = matrix.gather(1, starts[:, None] + torch.arange(width))
+    return Bands(starts.int(), weights.contiguous())
+
+
+@kernel("count")
+def _resample(
+    x, row_starts, row_weights, column_starts, column_weights, y, count,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, GH: tl.constexpr, GW: tl.constexpr,
+    DOWN: tl.constexpr, ACROSS: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    here = at < count
+    channel, pixel = at % C, at // C
+    j, i = pixel % GW, pixel // GW % GH
+    image = x + (pixel // (GW * GH)) * (H * W * C) + channel
+    first_row = tl.load(row_starts + i, mask=here, other=0)
+    first_column = tl.load(column_starts + j, mask=here, other=0)
+    value = tl.zeros((SIZE,), tl.float32)
+    for down in tl.static_range(DOWN):
+        weight = tl.load(row_weights + i * DOWN + down, mask=here, other=0.0)
+        for across in tl.static_range(ACROSS):
+            share = weight * tl.load(column_weights + j * ACROSS + across, mask=here, other=0.0)
+            place = ((first_row + down) * W + first_column + across) * C
+            value += share * tl.load(image + place, mask=here, other=0.0).to(tl.float32)
+    tl.store(y + at, value, mask=here)
+
+
+def _resampled(x: Tensor, rows: Bands, columns: Bands) -> Tensor:
+    b, h, w, c = x.shape
+    y = x.new_empty(b, len(rows.starts), len(columns.starts), c)
+    sizes = (c, h, w, *y.shape[1:3], rows.weights.shape[1], columns.weights.shape[1])
+    _resample[(cdiv(y.numel(), BLOCK),)](x, *rows, *columns, y, y.numel(), *sizes, SIZE=BLOCK)
+    return y
+
+
+class _Resample(Function):
+    @staticmethod
+    def forward(ctx, x, *parts):
+        ctx.adjoint = parts[4:]
+        return _resampled(x, Bands(*parts[:2]), Bands(*parts[2:4]))
+
+    @staticmethod
+    def backward(ctx, dy):
+        up, back = Bands(*ctx.adjoint[:2]), Bands(*ctx.adjoint[2:])
+        return _resampled(dy.contiguous(), up, back), *(None,) * 8
+
+
+def resample(x: Tensor, down: Bands, across: Bands, up: Bands, back: Bands) -> Tensor:
+    """Images (batch, height, width, channel) times one matrix along rows and one along columns.
+
+    ``up`` and ``back`` are the transposed matrices, for the gradient. The plain form is two matrix products.
+    """
+    return _Resample.apply(x.contiguous(), *down, *across, *up, *back)
 
 
 # ------------------------------------------------------------------------------------------------------------ posterior

@@ -87,6 +87,7 @@ class Layout(nn.Module):
     shown_leaves: Tensor
     run_of_nodes: Tensor
     run_of_trees: Tensor
+    tree_of_routers: Tensor
     table: Tensor
 
     def __init__(self, trees: Sequence[Tree], candidates: int = 1, top: int = 0) -> None:
@@ -131,6 +132,7 @@ class Layout(nn.Module):
         self._index("shown_rows", [row[key] for key in shown])
         self._index("shown_leaves", [self.leaves.index(key) for key in shown])
         self._index("run_of_nodes", [self.run_of(key) for key in self.nodes])
+        self._index("tree_of_routers", [key.tree for key in self.routers])
         self._index("run_of_trees", [r // candidates for r in range(len(self.trees))])
         self.register_buffer("table", self._table(row, router), persistent=False)
 

@@ -11,14 +11,18 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from .convolutions import Conv, ConvTransposed, Norm, ResnetBlock, enlarged, from_list, halved, to_list
 from .likelihoods import LIKELIHOODS, Likelihood
 from .stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, from_images, gather, to_images
+
+PROJECTION_WIDTHS = (512, 64)  # of the hidden layer of a projection and of its output
 
 MLP_WIDTHS = {
     "mlp": (128, 128),  # vectors of a table or an embedding
     "deep_mlp": (512, 512, 256, 128),  # the paper's 20Newsgroups encoder
 }
-NETWORKS = (*MLP_WIDTHS, "cnn")
+IMAGE_NETWORKS = ("cnn", "deep_cnn", "resnet")
+NETWORKS = (*MLP_WIDTHS, *IMAGE_NETWORKS)
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Architecture:
     hidden_dims: tuple[int, ...]  # of d, routers and transformations that start at depth 0, 1, …: one less
     transformation_layers: int = 1  # hidden layers of a transformation and of a step of the bottom-up
     router_layers: int = 2
+    n_projections: int = 0  # of d, the deepest first, that a contrastive loss looks at
 
     def __post_init__(self) -> None:
         if len(self.hidden_dims) != len(self.latent_dims) - 1:
@@ -121,10 +126,124 @@ def cnn_widths(input_shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(widths)
 
 
+class DeepCnnEncoder(NodeStack):
+    """The paper's Omniglot encoder: six 4x4 convolutions, 28 -> 27 -> 13 -> 12 -> 6 -> 5 -> 1 pixels a side."""
+
+    def __init__(self, n: int, input_shape: tuple[int, ...], generator: torch.Generator) -> None:
+        super().__init__(n)
+        self.shape = input_shape
+        layers: list[nn.Module] = []
+        for n_in, n_out, stride, padding in (
+            (input_shape[0], 32, 1, 1),
+            (32, 32, 2, 1),
+            (32, 64, 1, 1),
+            (64, 64, 2, 1),
+            (64, 128, 1, 1),
+            (128, 128, 2, 0),
+        ):
+            layers += [Conv(n, n_in, n_out, 4, generator, stride, padding), Norm(n, n_out)]
+        self.layers = nn.Sequential(*layers)
+        self.n_out = 128
+
+    def forward(self, x: Tensor) -> Tensor:
+        return from_list(self.layers(to_list(x, self.shape)), x.dtype)
+
+
+class DeepCnnDecoder(NodeStack):
+    """The paper's Omniglot decoder: 2 -> 7 -> 6 -> 14 -> 13 -> 29 -> 28 pixels a side."""
+
+    first = (128, 2, 2)
+
+    def __init__(
+        self, n: int, latent: int, input_shape: tuple[int, ...], outputs: int, generator: torch.Generator
+    ) -> None:
+        super().__init__(n)
+        self.dense = Dense(n, latent, prod(self.first), generator)
+        self.layers = nn.Sequential(
+            ConvTransposed(n, 128, 128, 5, generator),
+            Norm(n, 128),
+            Conv(n, 128, 64, 4, generator, padding=1),
+            Norm(n, 64),
+            ConvTransposed(n, 64, 64, 4, generator),
+            Norm(n, 64),
+            Conv(n, 64, 32, 4, generator, padding=1),
+            Norm(n, 32),
+            ConvTransposed(n, 32, 32, 4, generator, extra=1),
+            Norm(n, 32),
+            Conv(n, 32, outputs * input_shape[0], 4, generator, padding=1, head=True),
+        )
+
+    def forward(self, z: Tensor) -> Tensor:
+        return from_list(self.layers(to_list(self.dense(z), self.first)), z.dtype)
+
+
+class ResnetEncoder(NodeStack):
+    """Residual blocks, each but the first on half the pixels, until a side has at most 4: 32 -> 16 -> 8 -> 4."""
+
+    def __init__(self, n: int, input_shape: tuple[int, ...], generator: torch.Generator) -> None:
+        super().__init__(n)
+        self.shape = input_shape
+        widths, sizes = resnet_widths(input_shape), resnet_sizes(input_shape)
+        layers: list[nn.Module] = [
+            Conv(n, input_shape[0], widths[0], 3, generator, padding=1),
+            ResnetBlock(n, widths[0], widths[0], generator),
+        ]
+        for n_in, n_out, size in zip(widths, widths[1:], sizes, strict=False):
+            layers += [halved(size), ResnetBlock(n, n_in, n_out, generator)]
+        self.layers = nn.Sequential(*layers, Norm(n, widths[-1]))
+        self.n_out = widths[-1] * prod(sizes[-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return from_list(self.layers(to_list(x, self.shape)), x.dtype)
+
+
+class ResnetDecoder(NodeStack):
+    """The encoder's mirror: blocks and bilinear enlargement, 4 -> 8 -> 16 -> 32."""
+
+    def __init__(
+        self, n: int, latent: int, input_shape: tuple[int, ...], outputs: int, generator: torch.Generator
+    ) -> None:
+        super().__init__(n)
+        widths, sizes = resnet_widths(input_shape)[::-1], resnet_sizes(input_shape)[::-1]
+        self.first = (widths[0], *sizes[0])
+        self.linear = Linear(n, latent, prod(self.first), generator)
+        layers: list[nn.Module] = []
+        for (n_in, n_out), (size, larger) in zip(pairwise(widths), pairwise(sizes), strict=True):
+            layers += [ResnetBlock(n, n_in, n_out, generator), enlarged(size, larger)]
+        last = widths[-1]
+        layers += [ResnetBlock(n, last, last, generator), Norm(n, last)]
+        layers.append(Conv(n, last, outputs * input_shape[0], 3, generator, padding=1, head=True))
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return from_list(self.layers(to_list(self.linear(z), self.first)), z.dtype)
+
+
+def resnet_sizes(input_shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Height and width of what each block reads, largest first: 32, 16, 8, 4 for CIFAR."""
+    sizes = [(input_shape[1], input_shape[2])]
+    while min(sizes[-1]) > 4:
+        sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
+    return sizes
+
+
+def resnet_widths(input_shape: tuple[int, ...]) -> list[int]:
+    """The channels that each block puts out: 32, 64, 128, 256 for CIFAR, and 256 again for CelebA."""
+    return [min(32 << k, 256) for k in range(len(resnet_sizes(input_shape)))]
+
+
+ENCODERS: dict[str, type[CnnEncoder] | type[DeepCnnEncoder] | type[ResnetEncoder]] = {
+    "cnn": CnnEncoder,
+    "deep_cnn": DeepCnnEncoder,
+    "resnet": ResnetEncoder,
+}
+DECODERS = {"cnn": CnnDecoder, "deep_cnn": DeepCnnDecoder, "resnet": ResnetDecoder}
+
+
 def make_encoder(arch: Architecture, n: int, generator: torch.Generator) -> tuple[NodeStack, int]:
     """The domain's encoder for n trees, and the size of its output, the deepest d."""
-    if arch.network == "cnn":
-        encoder = CnnEncoder(n, arch.input_shape, generator)
+    if arch.network in ENCODERS:
+        encoder = ENCODERS[arch.network](n, arch.input_shape, generator)
         return encoder, encoder.n_out
     widths = MLP_WIDTHS[arch.network]
     return Mlp(n, prod(arch.input_shape), widths, generator), widths[-1]
@@ -133,8 +252,8 @@ def make_encoder(arch: Architecture, n: int, generator: torch.Generator) -> tupl
 def make_decoder(arch: Architecture, n: int, depth: int, generator: torch.Generator) -> NodeStack:
     """The decoders of n leaves of a depth: (leaf, batch, latent) -> (leaf, batch, outputs * features)."""
     latent, outputs = arch.latent_dims[depth], arch.likelihood_model.outputs
-    if arch.network == "cnn":
-        return CnnDecoder(n, latent, arch.input_shape, outputs, generator)
+    if arch.network in DECODERS:
+        return DECODERS[arch.network](n, latent, arch.input_shape, outputs, generator)
     widths = MLP_WIDTHS[arch.network][::-1]
     return Mlp(n, latent, widths, generator, outputs * prod(arch.input_shape))
 
@@ -154,6 +273,9 @@ class BottomUp(nn.Module):
             steps.append(Mlp(n_trees, size, [hidden] * arch.transformation_layers, generator))
             size = hidden
         self.steps = nn.ModuleList(steps)
+        hidden, out = PROJECTION_WIDTHS
+        seen = self.d_dims[len(self.d_dims) - arch.n_projections :]
+        self.projections = nn.ModuleList(Mlp(n_trees, size, [hidden], generator, out) for size in seen)
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """(tree, batch, features) -> d by depth, root first, each (tree, batch, hidden)."""
@@ -162,15 +284,26 @@ class BottomUp(nn.Module):
             d.append(step(d[-1]))
         return d[::-1]
 
+    def projected(self, d: Sequence[Tensor]) -> list[Tensor]:
+        """The projections of the deepest d, given all by depth: each (tree, batch, 64), root first."""
+        seen = d[len(d) - len(self.projections) :]
+        return [project(at) for project, at in zip(self.projections, seen, strict=True)]
+
     def stacks(self) -> list[NodeStack]:
-        """The encoder and the steps; row r of each belongs to tree r."""
-        return [part for part in (self.encoder, *self.steps) if isinstance(part, NodeStack)]
+        """The encoder, the steps and the projections; row r of each belongs to tree r."""
+        parts = (self.encoder, *self.steps, *self.projections)
+        return [part for part in parts if isinstance(part, NodeStack)]
 
     def like(self, rows: Sequence[tuple[BottomUp, int]]) -> BottomUp:
         """A bottom-up whose i-th tree is tree ``rows[i][1]`` of ``rows[i][0]``, values copied."""
         bottom_up = copy.copy(self)
-        encoder, *steps = (
+        encoder, *rest = (
             gather(parts) for parts in zip(*([(s, r) for s in b.stacks()] for b, r in rows), strict=True)
         )
-        bottom_up._modules = {"encoder": encoder, "steps": nn.ModuleList(steps)}
+        steps, projections = rest[: len(self.steps)], rest[len(self.steps) :]
+        bottom_up._modules = {
+            "encoder": encoder,
+            "steps": nn.ModuleList(steps),
+            "projections": nn.ModuleList(projections),
+        }
         return bottom_up

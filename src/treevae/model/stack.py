@@ -47,11 +47,11 @@ def frozen_row(part: nn.Module, i: int) -> nn.Module:
     """The i-th network of a stack, alone and in eval mode; its tensors are views, so it costs next to nothing."""
     alone = copy.copy(part)
     alone.training = False
-    alone._parameters = {k: None if v is None else v[i : i + 1] for k, v in part._parameters.items()}  # type: ignore[misc]
-    alone._buffers = {k: None if v is None else v[i : i + 1] for k, v in part._buffers.items()}
     alone._modules = {k: None if v is None else frozen_row(v, i) for k, v in part._modules.items()}
     if isinstance(alone, NodeStack):
         alone.n = 1
+        alone._parameters = {k: None if v is None else v[i : i + 1] for k, v in part._parameters.items()}  # type: ignore[misc]
+        alone._buffers = {k: None if v is None else v[i : i + 1] for k, v in part._buffers.items()}
     return alone
 
 

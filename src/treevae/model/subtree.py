@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from ..tree import Tree
 from . import descent, kernels
-from .descent import Start
-from .elbo import ElboTerms
+from .descent import Descent, Start
 from .layout import Layout, NodeKey
 from .networks import Architecture, Mlp
 from .nodes import Levels, Make, Nodes, copied_networks, new_networks
@@ -135,10 +134,10 @@ class Subtree(nn.Module):
         """All stacks, each with the tree of every one of its rows."""
         return self.nodes.stacks()
 
-    def elbo(self, x: Tensor, evidence: Evidence, z: Tensor, noise: Sequence[Tensor]) -> ElboTerms:
-        """The subtrees' share of the ELBO, weighted by the reach of their roots: terms of (tree, batch)."""
+    def descend(self, evidence: Evidence, z: Tensor, noise: Sequence[Tensor]) -> Descent:
+        """A pass down the subtrees, given what is known of their roots and a sample of the roots' z."""
         start = Start(z.index_select(0, self.nodes.layout.run_of_trees), evidence.log_reach)
-        return descent.elbo(self.nodes, descent.infer(self.nodes, self._d(evidence), noise, start=start), x)
+        return descent.infer(self.nodes, self._d(evidence), noise, start=start)
 
     def branches(self, evidence: Evidence) -> Tensor:
         """The probability of going left and right, given that the root was reached: (tree, 2, batch)."""

@@ -61,8 +61,7 @@ class Adam:
                 tree_of[start : start + parameter.numel()] = rows
             self._tree_of = tree_of.to(device)
             self._gradient = torch.zeros_like(self._values)
-            gaps = [-parameter.numel() % ALIGNMENT for parameter in self.parameters]
-            self._gaps = [self._values.new_zeros(gap) for gap in gaps]
+            self._gradients = views(self._gradient)
         else:  # by tree: its rows of parameters, means and squares; of gradients later, by the same slices
             self._slices = [_rows_of(tree, [trees for _, trees in found]) for tree in range(n_trees)]
             sources = (views(self._values), views(self.mean), views(self.square))
@@ -73,8 +72,7 @@ class Adam:
         """Move the parameters, given the gradient of each."""
         self.count += 1
         if self._fused:
-            parts = [part for pair in zip(gradients, self._gaps, strict=True) for part in pair if part.numel()]
-            torch.cat([part.reshape(-1) for part in parts], out=self._gradient)
+            torch._foreach_copy_(self._gradients, list(gradients))
             kernels.adam(
                 self._values,
                 self._gradient,

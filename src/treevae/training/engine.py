@@ -10,15 +10,19 @@ import ctypes
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
 
 from ..model import kernels
+from ..model.contrastive import CONTRASTS
+from ..model.elbo import TERMS
+from ..model.kernels import fast_products
 from .adam import Adam
 from .objectives import NoiseRows, Objective
+from .views import AUGMENTATION
 
 log = logging.getLogger("treevae")
 WARM_UP = 3  # steps before a capture
@@ -101,21 +105,49 @@ class Stepper:
 
     What the host may change between steps are tensors on the device: ``kl_weight`` and the learning rate of each tree,
     the order of each run's samples, and where in it the run stands.
+
+    Parameters
+    ----------
+    objective : Objective
+        What is minimised.
+    batch_size : int
+        Samples in a step.
+    seeds : sequence of int
+        One for each run.
+    weight_decay : float
+        L2.
+    contrastive_weight : float
+        Of the objective's contrastive loss, if it has one.
     """
 
-    def __init__(self, objective: Objective, batch_size: int, seeds: Sequence[int], weight_decay: float) -> None:
+    def __init__(
+        self,
+        objective: Objective,
+        batch_size: int,
+        seeds: Sequence[int],
+        weight_decay: float,
+        contrastive_weight: float = 0.0,
+    ) -> None:
         self._objective, self._network = objective, objective.network
+        self._seeds, self._contrastive_weight, self.tick = list(seeds), contrastive_weight, 0
         layout = self._network.nodes.layout
         device = next(self._network.parameters()).device
         self._batch = torch.arange(batch_size, device=device)
         self.kl_weight = torch.zeros(len(layout.trees), device=device)
         self.adam = Adam(self._network.stacks(), len(layout.trees), weight_decay)
-        self.noise = Noise(seeds, objective.noise_rows, batch_size, device)
+        views = 1 if objective.views is None else objective.views.n
+        self._noise = Noise(seeds, objective.noise_rows, views * batch_size, device)
         self.order = torch.zeros(layout.n_runs, max(objective.n_samples), dtype=torch.long, device=device)
         self.cursor = torch.zeros(layout.n_runs, 1, dtype=torch.long, device=device)
-        self.totals = torch.zeros(4, len(layout.trees), device=device)  # sums of the terms' means since last cleared
+        self.terms = TERMS if objective.contrast is None else (*TERMS, *CONTRASTS)
+        self.totals = torch.zeros(len(self.terms), len(layout.trees), device=device)  # sums of the terms' batch means
         self._graph: torch.cuda.CUDAGraph | None = None
         self._captured = False
+
+    def seek(self, tick: int) -> None:
+        """Continue with the random numbers of a step."""
+        self.tick = tick
+        self._noise.seek(tick)
 
     def steps(self, n: int) -> None:
         """Take n steps."""
@@ -123,21 +155,33 @@ class Stepper:
         if not self._captured:
             self._captured = True
             if self.order.is_cuda:
+                self._look()
                 self._graph = self._capture()
-        if self._graph is not None:
-            for _ in range(n):
-                self._graph.replay()
-            return
         with fast_products() if self.order.is_cuda else nullcontext():
             for _ in range(n):
-                self._step()
+                self._look()
+                if self._graph is None:
+                    self._step()
+                else:
+                    self._graph.replay()
+                self.tick += 1
+
+    def _look(self) -> None:
+        if self._objective.views is not None:
+            seeds = [mixed(seed, AUGMENTATION, self.tick) for seed in self._seeds]
+            self._objective.look(self._index(), seeds)
+
+    def _index(self) -> Tensor:
+        return self.order.gather(1, self.cursor + self._batch)
 
     def _step(self) -> None:
-        index = self.order.gather(1, self.cursor + self._batch)
-        terms = self._objective.terms(index, self.noise.draw())
-        gradients = torch.autograd.grad(terms.loss(self.kl_weight), self.adam.parameters)
-        self.adam.step(gradients)
-        self.totals += terms.values.detach().mean(-1)
+        terms = self._objective.terms(self._index(), self._noise.draw())
+        loss, means = terms.elbo.loss(self.kl_weight), terms.elbo.values.detach().mean(-1)
+        if terms.contrast is not None:
+            loss = loss + self._contrastive_weight * terms.contrast.sum()
+            means = torch.cat([means, terms.contrast.detach()])
+        self.adam.step(torch.autograd.grad(loss, self.adam.parameters))
+        self.totals += means
         self.cursor += len(self._batch)
 
     def _capture(self) -> torch.cuda.CUDAGraph | None:
@@ -152,7 +196,8 @@ class Stepper:
             with torch.cuda.stream(side), fast_products():
                 for _ in range(WARM_UP):
                     self.cursor.zero_()  # an epoch may be shorter than the warm-up
-                    self._step()
+                    with torch.backends.cudnn.flags(benchmark=True):  # tries which convolutions are fastest
+                        self._step()
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph), fast_products():
@@ -172,24 +217,13 @@ class Stepper:
         yield from (parameter.data for parameter in self.adam.parameters)
         yield from (buffer for buffer in self._network.buffers() if buffer.is_floating_point())
         yield from (*self.adam.tensors().values(), self.cursor, self.totals)
-        yield from self.noise.changed()
+        yield from self._noise.changed()
 
 
 @lru_cache
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
     """The stream to warm up on; always the same, because cuBLAS keeps memory for every stream it has seen."""
     return torch.cuda.Stream(device)
-
-
-@contextmanager
-def fast_products() -> Iterator[None]:
-    """Inside, matrix products of single precision may use TF32 (10 bits of mantissa), where a GPU has it."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def keep_memory() -> None:

@@ -23,6 +23,8 @@ class EpochEnded:
     kl_nodes: float
     kl_decisions: float
     progress: float  # share of all expected work that is done, 0 to 1
+    contrast_bottom_up: float | None = None  # the two parts of a contrastive loss, without their weight
+    contrast_routers: float | None = None
 
 
 @dataclass(frozen=True)

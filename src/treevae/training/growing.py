@@ -23,6 +23,7 @@ from .loop import EpochDone, Training, below, evaluate
 from .objectives import Objective, SubtreeOnSubset, WholeTree
 from .plan import Plan, Stage, Work
 from .samples import Samples, over
+from .views import Augment, Views
 
 State = tuple[dict[str, Any], dict[str, Tensor]]  # JSON-able values, and tensors
 
@@ -181,7 +182,9 @@ class Grove:
         plan: Plan,
         seeds: Sequence[int],
         tree: Tree | None = None,
+        augment: Augment | None = None,
     ) -> None:
+        self._augment = augment
         self.runs = [Growth(arch, plan, seed, samples.device, tree) for seed in seeds]
         self.samples, self.plan = samples, plan
         self._members: list[int] = []  # runs in the present training, and what each of them wanted
@@ -295,9 +298,14 @@ class Grove:
             for run, task in zip(runs, self._tasks, strict=True)
         ]
         network = networks[0] if len(networks) == 1 else _joined(networks).to(self.samples.device)
-        objective = objective_of(runs, self._tasks, network, self.samples)
+        plan, views = self.plan, None
+        contrast = plan.contrastive_loss if plan.contrastive_weight > 0 else None
+        if self._augment is not None:
+            views = Views(self._augment, runs[0].module.arch.input_shape, 1 if contrast is None else 2)
+        objective = objective_of(runs, self._tasks, network, self.samples, views, contrast)
         seeds = [task.seed for task in self._tasks]
-        return Training(objective, self.samples, self._tasks[0].stage, self.plan.batch_size, seeds)
+        stage, weight = self._tasks[0].stage, plan.contrastive_weight
+        return Training(objective, self.samples, stage, plan.batch_size, seeds, weight)
 
     def _taken_out(self, network: TreeVAEModule | Subtree, run: int) -> TreeVAEModule | Subtree:
         """What was trained for one of the members."""
@@ -319,17 +327,24 @@ def _joined(networks: Sequence[TreeVAEModule | Subtree]) -> TreeVAEModule | Subt
 
 
 def objective_of(
-    runs: Sequence[Growth], tasks: Sequence[Task], network: TreeVAEModule | Subtree, samples: Samples
+    runs: Sequence[Growth],
+    tasks: Sequence[Task],
+    network: TreeVAEModule | Subtree,
+    samples: Samples,
+    views: Views | None = None,
+    contrast: str | None = None,
 ) -> Objective:
     """What the runs' tasks minimise with a network that trains them all."""
     if isinstance(network, TreeVAEModule):
-        return WholeTree(network, samples)
+        return WholeTree(network, samples, views, contrast)
     return SubtreeOnSubset(
         [run.module for run in runs],
         [task.leaf for task in tasks if task.leaf is not None],
         network,
         samples,
         [task.rows for task in tasks if task.rows is not None],
+        views,
+        contrast,
     )
 
 

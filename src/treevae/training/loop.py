@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.elbo import TERMS
 from .engine import Noise, Stepper, mixed
 from .objectives import Objective
 from .plan import Stage
@@ -50,18 +49,27 @@ class Training:
     stage : Stage
         For how long, and with which weights.
     batch_size : int
-        Samples in a step; a last short batch is dropped.
+        Rows in a step: samples, or views of samples where these are augmented. A last short batch is dropped.
     seeds : sequence of int
         One for each run.
+    contrastive_weight : float
+        Of the objective's contrastive loss, if it has one.
     """
 
     def __init__(
-        self, objective: Objective, samples: Samples, stage: Stage, batch_size: int, seeds: Sequence[int]
+        self,
+        objective: Objective,
+        samples: Samples,
+        stage: Stage,
+        batch_size: int,
+        seeds: Sequence[int],
+        contrastive_weight: float = 0.0,
     ) -> None:
         self.objective, self.stage, self.seeds = objective, stage, list(seeds)
-        self._batch_size = min(batch_size, *objective.n_samples)
+        n_views = 1 if objective.views is None else objective.views.n
+        self._batch_size = min(max(batch_size // n_views, 1), *objective.n_samples)
         self._steps = [n // self._batch_size for n in objective.n_samples]  # of an epoch
-        self.epoch, self.step, self._tick = [0] * len(self.seeds), [0] * len(self.seeds), 0
+        self.epoch, self.step = [0] * len(self.seeds), [0] * len(self.seeds)
         self._window = samples.window(objective.n_derived * len(self.seeds), self._batch_size)
         if self._window is None:
             objective.hold_all()
@@ -72,7 +80,7 @@ class Training:
                     f"{len(self.seeds)} runs side by side need more of the device's memory than is free now"
                 )
             self._ahead = Ahead(samples)
-        self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay)
+        self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay, contrastive_weight)
 
     def run(self) -> Iterator[EpochDone | None]:
         """Train to the end of the stage; None is a pause, in which :meth:`state` may be asked for."""
@@ -94,19 +102,19 @@ class Training:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What :meth:`restore` needs, as JSON-able values and tensors."""
-        about = {"seeds": self.seeds, "epoch": self.epoch, "step": self.step, "tick": self._tick}
+        about = {"seeds": self.seeds, "epoch": self.epoch, "step": self.step, "tick": self._stepper.tick}
         network = {f"network.{name}": value for name, value in self.objective.network.state_dict().items()}
         adam = {f"adam.{name}": value for name, value in self._stepper.adam.tensors().items()}
         return about, network | adam | {"totals": self._stepper.totals}
 
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Stand where another training of the same stage stood."""
-        self.epoch, self.step, self._tick = list(about["epoch"]), list(about["step"]), int(about["tick"])
+        self.epoch, self.step = list(about["epoch"]), list(about["step"])
         self.objective.network.load_state_dict(below("network.", tensors))
         for name, value in self._stepper.adam.tensors().items():
             value.copy_(tensors[f"adam.{name}"])
         self._stepper.totals.copy_(tensors["totals"])
-        self._stepper.noise.seek(self._tick)
+        self._stepper.seek(int(about["tick"]))
 
     def _ended(self, run: int) -> bool:
         return self.epoch[run] == self.stage.epochs
@@ -144,7 +152,6 @@ class Training:
             # a GPU works these off while the host goes on; the CPU looks at the clock after every step
             some = min(left, 64 if self._stepper.order.is_cuda else 1)
             self._stepper.steps(some)
-            self._tick += some
             left -= some
             self.step = [done + some for done in self.step]
             if time.monotonic() >= moment:
@@ -175,7 +182,7 @@ class Training:
         totals = self._stepper.totals[:, self._trees(run)]
         values = (totals.mean(1) / self._steps[run]).tolist()
         totals.zero_()
-        means, epoch = dict(zip(TERMS, values, strict=True)), self.epoch[run]
+        means, epoch = dict(zip(self._stepper.terms, values, strict=True)), self.epoch[run]
         check_finite(means, self.stage, epoch, f" of run {run}" if len(self.seeds) > 1 else "")
         self.epoch[run] += 1
         self._begin_epoch(run)
@@ -207,6 +214,6 @@ def evaluate(objective: Objective, samples: Samples, kl_weight: float, seed: int
         objective.hold(samples.rows(objective.rows(part)))
         noise = Noise([mixed(seed, EVALUATION)], objective.noise_rows, len(part), samples.device)
         noise.seek(i)
-        terms = objective.terms(torch.arange(len(part), device=samples.device)[None], noise.draw())
+        terms = objective.terms(torch.arange(len(part), device=samples.device)[None], noise.draw()).elbo
         total += (kl_weight * terms.kl - terms.reconstruction).sum(-1)
     return total / n

@@ -6,18 +6,27 @@ Each trains one or several runs side by side; a run has samples of its own and a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from ..model import contrastive, descent
 from ..model.elbo import ElboTerms
 from ..model.layout import Layout
 from ..model.module import TreeVAEModule
 from ..model.subtree import FrozenPath, Subtree
 from .samples import Samples, over
+from .views import Views
 
 NoiseRows = list[tuple[list[int], int]]  # for each tensor of noise: the run of each of its rows, and the latent size
+
+
+class Terms(NamedTuple):
+    """What a step's loss is made of."""
+
+    elbo: ElboTerms
+    contrast: Tensor | None = None  # (2, tree): of the bottom-up and of the routers
 
 
 class Objective(Protocol):
@@ -26,6 +35,8 @@ class Objective(Protocol):
     n_samples: list[int]  # of each run
     n_derived: int  # numbers that are kept for each sample beside itself
     noise_rows: NoiseRows
+    views: Views | None  # where a step sees augmented samples
+    contrast: str | None  # the contrastive loss beside the ELBO, one of contrastive.VARIANTS; needs two views
 
     @property
     def network(self) -> TreeVAEModule | Subtree:
@@ -40,8 +51,11 @@ class Objective(Protocol):
     def hold_all(self) -> None:
         """Work on all samples of all runs."""
 
-    def terms(self, index: Tensor, noise: Sequence[Tensor]) -> ElboTerms:
-        """The terms of the ELBO on the samples ``index`` (run, batch) of those held."""
+    def look(self, index: Tensor, seeds: Sequence[int]) -> None:
+        """Draw the views of the samples ``index`` that the next ``terms`` will see; one seed for each run."""
+
+    def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
+        """The terms of the loss on the samples ``index`` (run, batch) of those held."""
 
     def shares(self) -> Tensor:
         """The mean probability of every leaf, in eval mode, over all samples: (tree, leaf)."""
@@ -52,8 +66,10 @@ class WholeTree:
 
     n_derived = 0
 
-    def __init__(self, module: TreeVAEModule, samples: Samples) -> None:
-        self.network, self._samples = module, samples
+    def __init__(
+        self, module: TreeVAEModule, samples: Samples, views: Views | None = None, contrast: str | None = None
+    ) -> None:
+        self.network, self._samples, self.views, self.contrast = module, samples, views, contrast
         self.n_samples = [len(samples)] * module.nodes.layout.n_runs
         self.noise_rows = _noise_rows(module.nodes.layout, module.arch.latent_dims)
         self._x = samples.x[:0]
@@ -73,9 +89,22 @@ class WholeTree:
         """Work on all samples, where they are."""
         self._x = self._samples.x
 
-    def terms(self, index: Tensor, noise: Sequence[Tensor]) -> ElboTerms:
+    def look(self, index: Tensor, seeds: Sequence[int]) -> None:
+        """Draw the views of some samples."""
+        if self.views is not None:
+            self.views.draw(self._x[index], seeds)
+
+    def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The whole ELBO."""
-        return self.network.elbo(self._x[index], noise)
+        x, nodes = self._x[index] if self.views is None else self.views.held, self.network.nodes
+        d = self.network.d(x)
+        found = descent.infer(nodes, d, noise)
+        elbo = descent.elbo(nodes, found, x)
+        if self.contrast is None:
+            return Terms(elbo)
+        log_reach = descent.log_reach(nodes, found.logit_q)[nodes.layout.router_rows]
+        projections = self.network.bottom_up.projected(d)
+        return Terms(elbo, _contrast(self.contrast, projections, nodes.layout, found.logit_q, log_reach))
 
     def shares(self) -> Tensor:
         """The mean probability of every leaf, for trees with equally many: (tree, leaf)."""
@@ -95,6 +124,10 @@ class SubtreeOnSubset:
     samples : Samples
     rows : sequence of Tensor
         For each run the samples to train on.
+    views : Views, optional
+        With these every step sees other samples, so that nothing can be computed ahead.
+    contrast : str, optional
+        A contrastive loss; only its routers' part exists here.
     """
 
     def __init__(
@@ -104,14 +137,18 @@ class SubtreeOnSubset:
         subtree: Subtree,
         samples: Samples,
         rows: Sequence[Tensor],
+        views: Views | None = None,
+        contrast: str | None = None,
     ) -> None:
         self.network, self._samples, self._modules = subtree, samples, [module.eval() for module in modules]
+        self.views, self.contrast = views, contrast
         self._all_rows = list(rows)
         self.n_samples = [len(part) for part in rows]
         self._path = FrozenPath([(module.nodes, leaf) for module, leaf in zip(modules, leaves, strict=True)])
         arch = modules[0].arch
         path_dims = arch.latent_dims[: self._path.depth + 1]
-        self.n_derived = 2 * sum(path_dims) + 1 + sum(subtree.d_dims[self._path.depth : self._path.depth + 2])
+        known = 2 * sum(path_dims) + 1 + sum(subtree.d_dims[self._path.depth : self._path.depth + 2])
+        self.n_derived = known if views is None else 0
         runs = list(range(len(modules)))
         below = _noise_rows(subtree.nodes.layout, arch.latent_dims[self._path.depth :])[1:]  # the roots' z is given
         self.noise_rows = [(runs, dim) for dim in path_dims] + below
@@ -127,7 +164,7 @@ class SubtreeOnSubset:
     @torch.no_grad()
     def hold(self, x: Tensor) -> None:
         """Work on these samples, and compute what the frozen model knows of them."""
-        packed = self._pack(x, 0)
+        packed = self._pack(x, 0) if self.views is None else x[:0]
         if self._packed.shape == packed.shape and self._x is not self._samples.x:
             self._x.copy_(x)  # where a captured step expects them
             self._packed.copy_(packed)
@@ -139,15 +176,32 @@ class SubtreeOnSubset:
     def hold_all(self) -> None:
         """Work on all samples, where they are."""
         self._x, self._place = self._samples.x, torch.cat(self._all_rows).to(self._samples.device)
-        self._packed = torch.cat([self._pack(self._x, r, rows) for r, rows in enumerate(self._all_rows)])
+        if self.views is None:
+            self._packed = torch.cat([self._pack(self._x, r, rows) for r, rows in enumerate(self._all_rows)])
 
-    def terms(self, index: Tensor, noise: Sequence[Tensor]) -> ElboTerms:
+    def look(self, index: Tensor, seeds: Sequence[int]) -> None:
+        """Draw the views of some samples."""
+        if self.views is not None:
+            self.views.draw(self._x[self._place[index + self._first]], seeds)
+
+    def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The subtrees' share of the ELBO; the parents' z is drawn anew at every step."""
-        place = index if len(self._first) == 1 else index + self._first
-        evidence = self._path.unpacked(self._packed[place])
+        if self.views is None:
+            place = index if len(self._first) == 1 else index + self._first
+            x, packed = self._x[self._place[place]], self._packed[place]
+        else:
+            x = self.views.held
+            packed = torch.stack([self._pack(of_run, r) for r, of_run in enumerate(x)])
+        evidence = self._path.unpacked(packed)
         n_path = len(evidence.heads)
         z = self._path.sample(evidence.heads, noise[:n_path])
-        return self.network.elbo(self._x[self._place[place]], evidence, z, noise[n_path:])
+        found = self.network.descend(evidence, z, noise[n_path:])
+        nodes = self.network.nodes
+        elbo = descent.elbo(nodes, found, x)
+        if self.contrast is None:
+            return Terms(elbo)
+        log_reach = evidence.log_reach.index_select(0, nodes.layout.run_of_trees)  # the roots are the only routers
+        return Terms(elbo, _contrast(self.contrast, None, nodes.layout, found.logit_q, log_reach))
 
     @torch.no_grad()
     def shares(self) -> Tensor:
@@ -158,11 +212,18 @@ class SubtreeOnSubset:
         sums = [self.network.branches(self._path.unpacked(part[None])).sum(-1) for part in parts]
         return torch.stack(sums).sum(0) / len(rows)
 
+    @torch.no_grad()
     def _pack(self, x: Tensor, run: int, rows: Tensor | None = None) -> Tensor:
         """The evidence of a run's samples, or of those of its rows: (sample, all of it)."""
         rows = torch.arange(len(x), device=x.device) if rows is None else rows.to(x.device)
         parts = rows.split(self._samples.chunk())
         return torch.cat([self._path.packed(self._modules[run].d(x[part]), run) for part in parts])
+
+
+def _contrast(
+    variant: str, projections: Sequence[Tensor] | None, layout: Layout, logits: Tensor, log_reach: Tensor
+) -> Tensor:
+    return contrastive.contrast(variant, projections, logits, log_reach, layout.tree_of_routers, len(layout.trees))
 
 
 def _noise_rows(layout: Layout, dims: Sequence[int]) -> NoiseRows:

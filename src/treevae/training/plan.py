@@ -19,12 +19,13 @@ class Stage:
     kl_step: float  # added to the KL weight after every epoch
     learning_rate: float
     drop_after: int  # epochs after which the learning rate is a tenth
+    kl_start: float = 0.0
     kl_max: float = 1.0
     weight_decay: float = 1e-5  # L2
 
     def kl_weight(self, epoch: int) -> float:
         """The weight of the KL in an epoch, counted from 0."""
-        return min(self.kl_step * epoch, self.kl_max)
+        return min(self.kl_start + self.kl_step * epoch, self.kl_max)
 
     def rate(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
@@ -44,6 +45,8 @@ class Plan:
     batch_size: int = 256
     n_init: int = 1  # candidates for the first tree and for every split
     leaf_rule: str = "samples"
+    contrastive_weight: float = 0.0
+    contrastive_loss: str = "both"
     min_share: float = 0.05  # of the samples, for the smaller child: a candidate below this has collapsed
     min_leaf: float = 0.01  # of the samples: a leaf below this does not count, and is pruned at the end
 
@@ -56,28 +59,37 @@ class Plan:
         n_init: int = 1,
         leaf_rule: str = "samples",
         learning_rate: float = 1e-3,
+        contrastive_weight: float = 0.0,
+        contrastive_loss: str = "both",
     ) -> Plan:
-        """The paper's recipe; other numbers of epochs keep its proportions and the KL weights that stages end with."""
-        scale = epochs / PAPER_EPOCHS
+        """The paper's recipe; other numbers of epochs keep its proportions and the KL weights that stages end with.
+
+        With a contrastive loss the KL weight rises tenfold faster, and the whole tree is never trained again: the
+        losses of the routers are local, so that a split needs no correction by others.
+        """
+        scale, contrastive = epochs / PAPER_EPOCHS, contrastive_weight > 0
 
         def stage(name: str, length: int, kl_step: float) -> Stage:
             return Stage(
                 name,
                 max(1, round(length * scale)),
                 kl_step=kl_step / scale,
+                kl_start=kl_step / scale if contrastive else 0.0,
                 learning_rate=learning_rate,
                 drop_after=max(1, round(100 * scale)),
             )
 
         return cls(
-            first=stage("first tree", PAPER_EPOCHS, 0.001),
-            subtree=stage("subtree", PAPER_EPOCHS, 0.001),
-            whole=stage("whole tree", 80, 0.001),
-            final=stage("final", 200, 0.01),
+            first=stage("first tree", PAPER_EPOCHS, 0.01 if contrastive else 0.001),
+            subtree=stage("subtree", PAPER_EPOCHS, 0.01 if contrastive else 0.001),
+            whole=None if contrastive else stage("whole tree", 80, 0.001),
+            final=None if contrastive else stage("final", 200, 0.01),
             n_leaves=n_leaves,
             batch_size=batch_size,
             n_init=n_init,
             leaf_rule=leaf_rule,
+            contrastive_weight=contrastive_weight,
+            contrastive_loss=contrastive_loss,
         )
 
 
