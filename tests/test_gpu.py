@@ -7,7 +7,9 @@ import torch
 from test_model import ARCHITECTURES, BATCH, TREES, noise_by_node, random_module, random_x
 from twin import Twin
 
+from treevae.data.augment import AUGMENTATIONS
 from treevae.model import descent, kernels
+from treevae.model.contrastive import VARIANTS, contrast
 from treevae.model.elbo import TERMS
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
@@ -163,3 +165,71 @@ def test_training_leaves_the_precision_of_products_alone():
     module = TreeVAEModule(SMALL, [Tree().split(0)], torch.Generator().manual_seed(0)).to(GPU)
     list(Training(WholeTree(module, data), data, STAGE, 64, [7]).run())
     assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.fixture
+def _no_waiting():
+    """Whatever makes the host wait for the device raises."""
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+def captured(run):
+    """The outputs of a call that a graph was captured of, filled anew by every replay, and the graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = run()
+    return outputs, graph
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_views_are_those_of_the_cpu_and_are_drawn_anew_by_a_captured_graph(name):
+    augmentation, x = AUGMENTATIONS[name], torch.rand(64, 3, 32, 32)
+    draw = augmentation.draw(x)
+    there = draw.to(GPU) if torch.is_tensor(draw) else type(draw)(*(v if v is None else v.to(GPU) for v in draw))
+    torch.testing.assert_close(
+        augmentation.apply(x.to(GPU), there).cpu(), augmentation.apply(x, draw), atol=1e-5, rtol=0
+    )
+    on_gpu = x.to(GPU)
+    view, graph = captured(lambda: augmentation(on_gpu))
+    graph.replay()
+    first = view.clone()
+    graph.replay()
+    assert (first - view).flatten(1).abs().amax(1).min() > 0
+    assert view.min() >= 0
+    assert view.max() <= 1
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_views_are_made_without_waiting(name):
+    AUGMENTATIONS[name](torch.rand(64, 3, 32, 32, device=GPU))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_contrast_and_its_gradients_in_a_captured_graph_are_those_of_the_cpu(variant):
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(*shape, generator=generator) for shape in [(3, 64, 16)] * 2 + [(5, 64)]]
+    log_reach, tree_of_router = -torch.rand(5, 64, generator=generator), torch.tensor([0, 2, 1, 0, 0])
+
+    def run(tensors, reach, trees):
+        parts = contrast(variant, tensors[:2], tensors[2], reach, trees, 3)
+        return parts, *torch.autograd.grad(parts.sum(), tensors, allow_unused=True)
+
+    def placed(device, dtype):
+        tensors = [g.to(device, dtype).requires_grad_() for g in given]
+        return tensors, log_reach.to(device, dtype), tree_of_router.to(device)
+
+    expected, there = run(*placed("cpu", torch.float64)), placed(GPU, torch.float32)
+    found, graph = captured(lambda: run(*there))
+    graph.replay()
+    for ours, exact in zip(found, expected, strict=True):
+        assert (ours is None) == (exact is None)
+        if ours is not None:
+            torch.testing.assert_close(ours.cpu().double(), exact, atol=1e-4, rtol=1e-3)
