@@ -18,17 +18,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .data.arrays import SMALLEST_SIDE, InputForm, as_array, check_images, n_dimensions
+from .data.augment import AUGMENTATIONS
 from .data.units import Units
 from .fitting import Fitting
+from .model.contrastive import VARIANTS
 from .model.likelihoods import LIKELIHOODS
 from .model.module import TreeVAEModule
-from .model.networks import NETWORKS, Architecture
+from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, NETWORKS, Architecture
 from .model.scoring import score_terms
+from .recipes import RECIPES
 from .training import checkpoint as files
 from .training.growing import Grove
 from .training.plan import LEAF_RULES, Plan, Stage
 from .training.runfolder import RunFolder, fingerprint
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
+from .training.views import Augment, Views
 from .tree import Tree
 
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
@@ -65,9 +69,10 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         "gaussian" for colour images and "gaussian_learnt" for all other vectors. Under "gaussian_learnt" vectors are
         centred and divided by one common scale inside; scores, reconstructions and samples are in the units of X.
         Features in different units should be standardised first, as for k-means.
-    network : {"auto", "mlp", "deep_mlp", "cnn"}, default="auto"
-        Encoder and decoders. "auto" takes "cnn" for images and "mlp" for vectors. "deep_mlp" is the paper's network
-        for bag-of-words vectors.
+    network : {"auto", "mlp", "deep_mlp", "cnn", "deep_cnn", "resnet"}, default="auto"
+        Encoder and decoders. "auto" takes "cnn" for images and "mlp" for vectors. The others are the paper's too:
+        "deep_mlp" for bag-of-words vectors, "deep_cnn" for 28 x 28 drawings (Omniglot) and "resnet" for photographs
+        (CIFAR, CelebA), which wants a GPU.
     tree : Tree, default=None
         A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
     leaf_rule : {"samples", "reconstruction", "elbo"}, default="samples"
@@ -76,6 +81,18 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     n_init : int, default=1
         Candidates trained side by side for the first tree and for every split. The one with the lowest loss is kept,
         leaving out those whose smaller child holds less than 5 % of the samples. 1 is the paper.
+    augment : {"cifar", "celeba", "omniglot"} or callable, default=None
+        Train on changed versions of the samples, drawn anew at every step; they are the paper's: crops, flips and
+        colours for photographs, a weaker set for faces, small turns and shifts for drawings. Or any function that takes
+        and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training device. It should take its
+        random numbers from torch, which is seeded before every call.
+    contrastive_weight : float, default=0.0
+        Weight of a loss that keeps two augmented versions of a sample together (section 2.6 of the paper, which uses
+        100 for photographs); needs ``augment``. It makes groups follow what the versions share instead of, say,
+        background colours. The tree is then not fine-tuned as a whole, and a step sees half as many samples, twice.
+    contrastive_loss : {"both", "routers", "bottom_up", "transposed", "encoder", "jensen_shannon"}, default="both"
+        What that loss looks at: the routers' decisions and the projected d of every depth ("both"), one of the two, or
+        the other variants of the paper's ablation.
     epochs : int, default=150
         The one knob for time against quality: epochs of a growth stage. The other stages' epochs, the step of the
         learning rate and the slope of the KL weight keep the paper's proportions to it. 15 is a quick look; below that
@@ -135,6 +152,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         tree: Tree | None = None,
         leaf_rule: str = "samples",
         n_init: int = 1,
+        augment: str | Augment | None = None,
+        contrastive_weight: float = 0.0,
+        contrastive_loss: str = "both",
         epochs: int = 150,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
@@ -153,12 +173,30 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         self.tree = tree
         self.leaf_rule = leaf_rule
         self.n_init = n_init
+        self.augment = augment
+        self.contrastive_weight = contrastive_weight
+        self.contrastive_loss = contrastive_loss
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+
+    @classmethod
+    def recipe(cls, name: str, **changes: Any) -> TreeVAE:
+        """A model with the paper's parameters for a data set, and any changes to them.
+
+        Parameters
+        ----------
+        name : {"mnist", "fashion", "omniglot", "omniglot5", "news20", "cifar10", "cifar100", "celeba"}
+            The data set; :func:`treevae.data.load` knows the same names.
+        **changes
+            Other parameters of :class:`TreeVAE`, as ``random_state=0`` or ``n_leaves=20``.
+        """
+        if name not in RECIPES:
+            raise ValueError(f"there is no recipe {name!r}; there are {', '.join(RECIPES)}")
+        return cls(**RECIPES[name] | changes)
 
     # -- fitting ------------------------------------------------------------------------------------------------
 
@@ -239,15 +277,19 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             int(first.n_init),
             first.leaf_rule,
             float(first.learning_rate),
+            float(first.contrastive_weight),
+            first.contrastive_loss,
         )
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
         parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
+        if callable(first.augment):
+            parameters["augment"] = getattr(first.augment, "__qualname__", type(first.augment).__qualname__)
         identity = (
             {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
         )
         samples = Samples(x, first._device())
-        grove = partial(Grove, arch, samples, plan, tree=first.tree)
+        grove = partial(Grove, arch, samples, plan, tree=first.tree, augment=first._augmentation())
         fitting = Fitting(grove, seeds, identity, first.verbose)
 
         def keep() -> None:
@@ -283,7 +325,14 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         units = Units.of(form, arch.likelihood, X)
         x = units.to_model(X, arch.likelihood)
         self._check_samples(x)
+        if (augment := self._augmentation()) is not None:
+            if isinstance(self.augment, str) and not form.is_image:
+                raise ValueError(f"augment={self.augment!r} needs images; X has shape {X.shape}")
+            Views(augment, form.shape, 1).draw(x[None, :2], [0])  # what does not work is found out now
         return X, form, arch, units, x
+
+    def _augmentation(self) -> Augment | None:
+        return AUGMENTATIONS[self.augment] if isinstance(self.augment, str) else self.augment
 
     def _warn_of_fewer_leaves(self) -> None:
         n_grown = len(self.tree_.leaves)
@@ -496,13 +545,18 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
                 likelihood = "bernoulli" if in_unit else "gaussian_learnt"
         if network == "auto":
             network = "cnn" if form.is_image else "mlp"
-        if network == "cnn":
+        if network in IMAGE_NETWORKS:
             if not form.is_image:
-                raise ValueError(f"network='cnn' needs images, (n, h, w) or with channels; X has shape {X.shape}")
+                raise ValueError(f"network={network!r} needs images, (n, h, w) or with channels; X has shape {X.shape}")
             if min(form.shape[1:]) < SMALLEST_SIDE:
                 raise ValueError(
-                    f"network='cnn' needs images of at least {SMALLEST_SIDE} pixels a side, X has images of shape "
-                    f"{form.user_shape}; use network='mlp'"
+                    f"network={network!r} needs images of at least {SMALLEST_SIDE} pixels a side, X has images of "
+                    f"shape {form.user_shape}; use network='mlp'"
+                )
+            if network == "deep_cnn" and form.shape[1:] != DEEP_CNN_SIZE:
+                raise ValueError(
+                    f"network='deep_cnn' needs images of 28 x 28 pixels, X has images of shape {form.user_shape}; "
+                    "resize them, or use network='cnn' or 'resnet'"
                 )
         return Architecture(
             form.shape,
@@ -512,7 +566,14 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             _per_level("hidden_dim", self.hidden_dim, self.max_depth),
             int(self.transformation_layers),
             int(self.router_layers),
+            self._n_projections(),
         )
+
+    def _n_projections(self) -> int:
+        """How many d, from the deepest on, the contrastive loss looks at."""
+        if self.contrastive_weight == 0:
+            return 0
+        return {"both": self.max_depth + 1, "bottom_up": self.max_depth + 1, "encoder": 1}.get(self.contrastive_loss, 0)
 
     def _check_parameters(self) -> None:
         self._device()
@@ -532,9 +593,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             ("likelihood", ("auto", *LIKELIHOODS)),
             ("network", ("auto", *NETWORKS)),
             ("leaf_rule", LEAF_RULES),
+            ("contrastive_loss", VARIANTS),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}={getattr(self, name)!r}; allowed are {', '.join(map(repr, allowed))}")
+        self._check_augmentation()
         if self.tree is not None:
             if not isinstance(self.tree, Tree):
                 raise ValueError(f"tree={self.tree!r} must be a treevae.Tree or None")
@@ -550,6 +613,23 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             )
         if self.batch_size < 2:
             raise ValueError(f"batch_size={self.batch_size} must be at least 2: batch norm needs two samples")
+
+    def _check_augmentation(self) -> None:
+        if not (self.augment is None or callable(self.augment) or self.augment in AUGMENTATIONS):
+            raise ValueError(
+                f"augment={self.augment!r}; allowed are {', '.join(map(repr, AUGMENTATIONS))}, a function of a batch, "
+                "or None"
+            )
+        weight = self.contrastive_weight
+        if not (isinstance(weight, Real) and 0 <= weight < np.inf):
+            raise ValueError(f"contrastive_weight={weight!r} must be a number, 0 or more")
+        if weight > 0 and self.augment is None:
+            raise ValueError(
+                f"contrastive_weight={weight} compares augmented versions of each sample, but augment is None; set "
+                "augment, or contrastive_weight=0"
+            )
+        if weight > 0 and self.batch_size < 4:
+            raise ValueError(f"batch_size={self.batch_size} must be at least 4 with a contrastive loss: two samples")
 
     @staticmethod
     def _check_samples(x: torch.Tensor) -> None:
@@ -616,6 +696,8 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, torch.device):
         return str(value)
+    if callable(value):  # an augmentation of the user's own cannot be written either; a named one is its name
+        return None
     return [_plain(part) for part in value] if isinstance(value, list | tuple | np.ndarray) else value
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 BOTTOM_UP_TEMPERATURE = 0.5
 ROUTER_TEMPERATURE = 1.0
+CONTRASTS = ("contrast_bottom_up", "contrast_routers")  # what the two parts of a loss are called
 VARIANTS = ("both", "routers", "bottom_up", "transposed", "encoder", "jensen_shannon")
 
 

@@ -21,6 +21,7 @@ MLP_WIDTHS = {
     "mlp": (128, 128),  # vectors of a table or an embedding
     "deep_mlp": (512, 512, 256, 128),  # the paper's 20Newsgroups encoder
 }
+DEEP_CNN_SIZE = (28, 28)
 IMAGE_NETWORKS = ("cnn", "deep_cnn", "resnet")
 NETWORKS = (*MLP_WIDTHS, *IMAGE_NETWORKS)
 
@@ -297,9 +298,7 @@ class BottomUp(nn.Module):
     def like(self, rows: Sequence[tuple[BottomUp, int]]) -> BottomUp:
         """A bottom-up whose i-th tree is tree ``rows[i][1]`` of ``rows[i][0]``, values copied."""
         bottom_up = copy.copy(self)
-        encoder, *rest = (
-            gather(parts) for parts in zip(*([(s, r) for s in b.stacks()] for b, r in rows), strict=True)
-        )
+        encoder, *rest = (gather(parts) for parts in zip(*([(s, r) for s in b.stacks()] for b, r in rows), strict=True))
         steps, projections = rest[: len(self.steps)], rest[len(self.steps) :]
         bottom_up._modules = {
             "encoder": encoder,

@@ -1,0 +1,26 @@
+"""The paper's parameters for each of its data sets, as data (SPEC: appendix E of the paper)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SMALL = {"max_depth": 5, "latent_dim": 8, "hidden_dim": 128, "batch_size": 256, "epochs": 150}  # grey images of 28 x 28
+COLOUR = SMALL | {
+    "latent_dim": 64,
+    "hidden_dim": 512,
+    "network": "resnet",
+    "likelihood": "gaussian",
+    "contrastive_weight": 100.0,
+}
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "mnist": SMALL | {"n_leaves": 10, "network": "cnn", "likelihood": "bernoulli"},
+    "fashion": SMALL | {"n_leaves": 10, "network": "cnn", "likelihood": "bernoulli"},
+    "omniglot": SMALL | {"n_leaves": 10, "network": "deep_cnn", "likelihood": "bernoulli", "augment": "omniglot"},
+    "omniglot5": SMALL | {"n_leaves": 5, "network": "deep_cnn", "likelihood": "bernoulli", "augment": "omniglot"},
+    "news20": SMALL
+    | {"n_leaves": 20, "max_depth": 6, "latent_dim": 4, "network": "deep_mlp", "likelihood": "bernoulli"},
+    "cifar10": COLOUR | {"n_leaves": 10, "augment": "cifar"},
+    "cifar100": COLOUR | {"n_leaves": 20, "augment": "cifar"},
+    "celeba": COLOUR | {"n_leaves": 8, "augment": "celeba"},
+}
