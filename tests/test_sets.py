@@ -516,10 +516,12 @@ def test_cifar_without_names(tmp_path: Path) -> None:
     ("file", "change", "why"),
     [
         ("list_attr_celeba.txt", ("000004.jpg  -1", "000004.jpg  2"), "has in line 6 not a file and 40 times 1 or -1"),
+        ("list_attr_celeba.txt", ("000001.jpg", "\n000001.jpg"), "has in line 3 not a file"),
+        ("list_eval_partition.txt", (" 0", " 1"), "holds 0 of the training pictures"),
         ("list_attr_celeba.txt", ("10\n", "202599\n"), "lists 10 pictures, expected the 202599 of its first line"),
         ("list_eval_partition.txt", ("000004.jpg 0", "000004.jpg 7"), "has in line 4 not a file and 0, 1 or 2"),
         ("list_eval_partition.txt", ("000004.jpg 0\n", ""), "does not list 000004"),
-        ("list_eval_partition.txt", (" 0", " 2"), "no picture of the training part"),
+        ("list_eval_partition.txt", (" 0", " 2"), "holds 0 of the training pictures"),
     ],
 )
 def test_celeba_lists_that_are_damaged(tmp_path: Path, file: str, change: tuple[str, str], why: str) -> None:
@@ -536,7 +538,7 @@ def test_celeba_list_that_is_empty_and_folder_without_pictures(tmp_path: Path) -
     make_celeba(tmp_path)
     for file in (tmp_path / "celeba" / "img_align_celeba").iterdir():
         file.unlink()
-    assert "holds 0 of the pictures" in refusal("celeba", tmp_path, remedy="mmlab")
+    assert "holds 0 of the training pictures" in refusal("celeba", tmp_path, remedy="mmlab")
     (tmp_path / "celeba" / "list_attr_celeba.txt").write_text("")
     assert "list_attr_celeba.txt has 0 lines" in refusal("celeba", tmp_path, remedy="mmlab")
 

@@ -28,14 +28,8 @@ def _read(folder: Path) -> DataSet:
     names, attributes = _read_attributes(folder)
     train, test, note = _parts(folder, attributes)
     files = _files(folder)
-    parts = [
-        (
-            read_pictures([files[stem] for stem in stems], "RGB", SIDE, _cropped),
-            np.stack([attributes[s] for s in stems]),
-        )
-        for stems in (train, test)
-    ]
-    (x_train, a_train), (x_test, a_test) = parts
+    x_train, x_test = (read_pictures([files[stem] for stem in part], "RGB", SIDE, _cropped) for part in (train, test))
+    a_train, a_test = (np.stack([attributes[stem] for stem in part]) for part in (train, test))
     return DataSet(
         "celeba",
         x_train,
@@ -67,7 +61,7 @@ def _read_attributes(folder: Path) -> tuple[tuple[str, ...], dict[str, np.ndarra
     count, header, *rows = _lines(path)
     names, found = tuple(header.split()), {}
     for i, row in enumerate(rows, start=3):
-        file, *values = row.split()
+        file, *values = row.split() or [""]
         if len(values) != len(names) or not set(values) <= {"1", "-1"}:
             raise DataFileError(f"{path} has in line {i} not a file and {len(names)} times 1 or -1: {row[:60]!r}")
         found[Path(file).stem] = np.array(values) == "1"
@@ -81,18 +75,16 @@ def _read_attributes(folder: Path) -> tuple[tuple[str, ...], dict[str, np.ndarra
 def _parts(folder: Path, attributes: dict[str, np.ndarray]) -> tuple[list[str], list[str], str]:
     """The training and the test pictures, of those listed and there; and what is not as published."""
     stems = sorted(attributes.keys() & _files(folder).keys())
-    if len(stems) < 2:
-        raise DataFileError(f"{folder / PICTURES} holds {len(stems)} of the pictures that {ATTRIBUTES} lists")
     part = _read_partition(folder / PARTITION) if (folder / PARTITION).exists() else dict.fromkeys(stems, TRAIN)
     if unknown := [stem for stem in stems if stem not in part]:
         raise DataFileError(f"{folder / PARTITION} does not list {unknown[0]}, expected every picture that is there")
     train, test = ([stem for stem in stems if part[stem] == which] for which in (TRAIN, TEST))
+    if len(train) < 2:
+        raise DataFileError(f"{folder / PICTURES} holds {len(train)} of the training pictures, expected thousands")
     note = ""
     if not test:
         note, everything = OWN_SPLIT, train
         train, test = ([everything[i] for i in sorted(positions)] for positions in own_split(len(everything)))
-    if not train:
-        raise DataFileError(f"{folder / PICTURES} holds no picture of the training part")
     if len(train) > N_TRAIN:
         chosen = np.random.default_rng(SEED).choice(len(train), N_TRAIN, replace=False)
         train = [train[i] for i in np.sort(chosen)]

@@ -37,7 +37,7 @@ class Download:
 
 
 def fetch(download: Download, folder: Path, root: Path) -> None:
-    """Put into a folder below the root what is missing there. All or nothing: what is moved in is whole and checked."""
+    """Put into a folder below the root what is missing there; only what is whole and checked is moved in."""
     missing = download.missing(folder)
     if not missing:
         return
