@@ -16,11 +16,12 @@ MAY_USE = {
     "training": {"tree", "model"},
     "progress": {"training"},
     "fitting": {"model", "training", "progress"},
-    "estimator": {"tree", "model", "training", "fitting", "data"},
+    "recipes": set(),
+    "estimator": {"tree", "model", "training", "fitting", "data", "recipes"},
     "baselines": {"tree", "model", "training", "data"},
     "view": {"tree", "data", "estimator"},
     "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
-    "cli": {"data", "training", "fitting", "estimator", "view", "demo"},
+    "cli": {"data", "training", "fitting", "recipes", "estimator", "view", "demo"},
 }
 
 

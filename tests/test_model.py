@@ -154,7 +154,7 @@ def test_subtree_equals_its_share_of_the_attached_tree(arch, leaf):
     evidence = path.unpacked(path.packed(module.d(x))[None])
     _, noise = descent.noise_for(subtree.nodes, BATCH, generator(8))  # the z of the roots is given
     z = path.sample(evidence.heads, path_noise(path, arch))
-    terms = subtree.elbo(x[None], evidence, z, [noise])
+    terms = descent.elbo(subtree.nodes, subtree.descend(evidence, z, [noise]), x[None])
     assert terms.kl_root.abs().max() == 0
 
     before = module.state_dict()

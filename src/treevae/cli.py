@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .data.files import Table
+    from .data.sets import Survey
     from .estimator import TreeVAE
     from .training.runfolder import RunFolder
 
@@ -50,6 +51,7 @@ app = typer.Typer(
 )
 
 DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
+SETS_HELP = "mnist, fashion, news20, omniglot, omniglot5, cifar10, cifar100, celeba or digits; by default all."
 DataPath = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that fit wrote, or its model.safetensors.")]
 Drop = Annotated[
@@ -263,6 +265,71 @@ def _fit_and_write(model: TreeVAE, table: Table, out: Path, folder: RunFolder) -
         raise typer.Exit(INTERRUPTED)
     folder.clear()
     typer.echo(f"Next: treevae info {out}, or: treevae sample {out} -o samples.npy")
+
+
+@app.command()
+def data(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help=SETS_HELP)] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the sets lie; by default what $TREEVAE_DATA says.")
+    ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch what is missing of the named sets first.")
+    ] = False,
+) -> None:
+    """List the data sets of the paper: which are there, how large, and whether they are the published files.
+
+    Python reads them with treevae.data.load(NAME). They are looked for below --root or $TREEVAE_DATA, in the layouts
+    in which they are published. Files that differ from the published ones are read all the same.
+
+    \b
+    Example:
+      treevae data --root ~/data
+      treevae data mnist news20 --root ~/data --download
+    """
+    from .data.sets import ROOT, SOURCES, data_root, fetch_missing, source_of, survey
+
+    chosen = [source_of(name).name for name in names or SOURCES]  # a wrong name is said before anything is fetched
+    if download:
+        if not names:
+            raise ValueError(f"name what to download: treevae data NAME --download; there are {', '.join(SOURCES)}")
+        try:
+            for name in chosen:
+                fetch_missing(name, root)
+        except KeyboardInterrupt:
+            typer.echo("Interrupted: nothing was kept of the file that was being fetched.", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+    below = data_root(root)
+    found = [survey(name, below) for name in chosen]
+    typer.echo(f"Data sets below {below}{f' (${ROOT})' if root is None else ''}\n")
+    typer.echo(f"{'name':<10} {'train':>7} {'test':>7} {'classes':>7}  {'folder':<20} files")
+    typer.echo("\n".join(_row(one, below) for one in found))
+    if any(one.source.folders and one.folder is None for one in found):
+        typer.echo("\nTo get one: treevae data NAME --download. For CelebA that says how to get it by hand.")
+
+
+def _row(found: Survey, root: Path) -> str:
+    """A line of the list of data sets."""
+    source, size = found.source, found.size
+    if size is None:
+        what = f"incomplete: {found.fault}" if found.folder else f"not there: {source.about}"
+        return f"{source.name:<10} {what}"
+    folder = "" if found.folder is None else str(found.folder.relative_to(root))
+    files = _file_states(list(found.files.values())) if source.folders else "come with scikit-learn"
+    if size != source.size:
+        files += f"; the paper has {source.size.train:,} + {source.size.test:,} samples"
+    classes = size.classes or "none"
+    return f"{source.name:<10} {size.train:>7,} {size.test:>7,} {classes:>7}  {folder:<20} {files}"
+
+
+def _file_states(states: Sequence[str]) -> str:
+    """How the files of a set stand to the published ones."""
+    from .data.sets import DIFFERS, MISSING
+
+    if not states:
+        return "not checked: only the archive has a published checksum"
+    counts = {"differ from the official files": states.count(DIFFERS), "not there": states.count(MISSING)}
+    return ", ".join(f"{n} of {len(states)} {what}" for what, n in counts.items() if n) or "ok"
 
 
 @app.command()

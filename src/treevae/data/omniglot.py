@@ -1,0 +1,107 @@
+"""Omniglot: handwritten characters of 50 alphabets, shrunk to 28 × 28; and Omniglot-5, five of the alphabets.
+
+The background and the evaluation set are one here. A class is an alphabet, a fine class a character. Ink is 0 on 1, as
+in the files.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .dataset import DataSet, Size, Source, own_split, own_split_size
+from .download import Download
+from .files import DataFileError
+from .pictures import read_pictures
+
+PARTS = ("images_background", "images_evaluation")
+FIVE = ("Bengali", "Braille", "Glagolitic", "Old_Church_Slavonic_(Cyrillic)", "Oriya")  # the paper says Odia
+SIDE_IN_FILES, SIDE = 105, 28
+N_DRAWINGS = 20  # of each character, by as many people
+
+
+def _read(folder: Path, name: str, alphabets: tuple[str, ...] | None) -> DataSet:
+    """Grey levels in [0, 1], float32; 80 % to train on and 20 % to test on, stratified by character."""
+    characters = _characters(folder, alphabets)
+    files = [file for drawings in characters.values() for file in drawings]
+    fine = np.repeat(np.arange(len(characters)), N_DRAWINGS)
+    class_names = tuple(sorted({alphabet for alphabet, _ in characters}))
+    y = np.array([class_names.index(alphabet) for alphabet, _ in characters])[fine]
+    x = read_pictures(files, "L", SIDE, _shrunk)
+    train, test = own_split(len(x), fine)
+    return DataSet(
+        name,
+        x[train] / np.float32(255),
+        y[train],
+        x[test] / np.float32(255),
+        y[test],
+        class_names,
+        fine_train=fine[train],
+        fine_test=fine[test],
+        fine_names=tuple("/".join(character) for character in characters),
+    )
+
+
+def _count(folder: Path, alphabets: tuple[str, ...] | None) -> Size:
+    characters = _characters(folder, alphabets)
+    n_classes = len({alphabet for alphabet, _ in characters})
+    return Size(*own_split_size(len(characters) * N_DRAWINGS), n_classes)
+
+
+def _characters(folder: Path, alphabets: tuple[str, ...] | None) -> dict[tuple[str, str], list[Path]]:
+    """The drawings of each (alphabet, character), all in alphabetical order."""
+    found = {}
+    for part in PARTS:
+        if not (folder / part).is_dir():
+            raise DataFileError(f"{folder / part} is not there, expected a folder with one folder for each alphabet")
+        for character in (folder / part).glob("*/character*"):
+            if alphabets is None or character.parent.name in alphabets:
+                drawings = sorted(character.glob("*.png"))
+                if len(drawings) != N_DRAWINGS:
+                    raise DataFileError(f"{character} holds {len(drawings)} drawings (.png), expected {N_DRAWINGS}")
+                found[character.parent.name, character.name] = drawings
+    if missing := set(alphabets or ()) - {alphabet for alphabet, _ in found}:
+        raise DataFileError(
+            f"{folder} lacks the alphabet {', '.join(sorted(missing))}, expected below {' or '.join(PARTS)}"
+        )
+    if not found:
+        raise DataFileError(
+            f"{folder} holds no alphabet, expected ALPHABET/characterNN/*.png below {' and '.join(PARTS)}"
+        )
+    return dict(sorted(found.items()))
+
+
+def _shrunk(image: Any, file: Path) -> Any:
+    """The image at 28 × 28, each pixel a weighted mean of all it covers: Pillow widens the filter as it shrinks."""
+    from PIL import Image
+
+    if image.size != (SIDE_IN_FILES, SIDE_IN_FILES):
+        raise DataFileError(
+            f"{file} has {image.width} × {image.height} pixels, expected {SIDE_IN_FILES} × {SIDE_IN_FILES}"
+        )
+    return image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+
+
+def _source(name: str, about: str, size: Size, alphabets: tuple[str, ...] | None) -> Source:
+    site = "https://github.com/brendenlake/omniglot/raw/master/python"
+    sums = ("68d2efa1b9178cc56df9314c21c6e718", "6b91aef0f799c5bb55b94e3f2daec811")
+    return Source(
+        name,
+        about,
+        size,
+        partial(_read, name=name, alphabets=alphabets),
+        partial(_count, alphabets=alphabets),
+        folders=("omniglot-py", "."),
+        parts=PARTS,
+        downloads=tuple(
+            Download(f"{site}/{part}.zip", f"{part}.zip", f"md5:{md5}", gives=(part,))
+            for part, md5 in zip(PARTS, sums, strict=True)
+        ),
+    )
+
+
+OMNIGLOT = _source("omniglot", "handwritten characters, 28 × 28 grey", Size(25_968, 6_492, 50), None)
+OMNIGLOT5 = _source("omniglot5", "handwritten characters of five alphabets, 28 × 28 grey", Size(3_328, 832, 5), FIVE)
