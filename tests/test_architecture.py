@@ -20,6 +20,7 @@ MAY_USE = {
     "estimator": {"tree", "model", "training", "fitting", "data", "recipes"},
     "baselines": {"tree", "model", "training", "data"},
     "view": {"tree", "data", "estimator"},
+    "experiments": {"data", "metrics", "model", "training", "estimator", "view"},
     "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
     "cli": {"data", "training", "fitting", "recipes", "estimator", "view", "demo"},
 }

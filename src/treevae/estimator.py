@@ -119,6 +119,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     history_ : list of dict
         All that happened in training, in order: ends of epochs with the ELBO's terms, chosen leaves, new trees, pruned
         leaves. The key "event" says which.
+    seconds_ : list of float
+        When each entry of ``history_`` was made, in seconds of fitting.
     module_ : TreeVAEModule
         The torch module.
     plan_ : Plan
@@ -189,8 +191,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
         Parameters
         ----------
-        name : {"mnist", "fashion", "omniglot", "omniglot5", "news20", "cifar10", "cifar100", "celeba"}
-            The data set; :func:`treevae.data.load` knows the same names.
+        name : {"digits", "mnist", "fashion", "omniglot", "omniglot5", "news20", "cifar10", "cifar100", "celeba"}
+            The data set; :func:`treevae.data.load` knows the same names. The paper has no "digits".
         **changes
             Other parameters of :class:`TreeVAE`, as ``random_state=0`` or ``n_leaves=20``.
         """
@@ -294,12 +296,14 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
         def keep() -> None:
             """Store what was fitted, all at once."""
-            for model, module, history in zip(models, fitting.modules, fitting.histories, strict=True):
+            found = zip(models, fitting.modules, fitting.histories, fitting.seconds, strict=True)
+            for model, module, history, seconds in found:
                 if module is not None:
                     for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
                         parameter.data = parameter.data.clone()
                     model.labels_ = over(module, samples, _winners(module)).cpu().numpy()
-                    model.module_, model.plan_, model.history_ = module.eval(), plan, history
+                    model.module_, model.plan_ = module.eval(), plan
+                    model.history_, model.seconds_ = history, seconds
                     model._form, model._units, model.n_features_in_ = form, units, reader.n_features_in_
                     model.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
                     if hasattr(reader, "feature_names_in_"):
@@ -453,6 +457,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             "form": self._form.to_dict(),
             "plan": asdict(self.plan_),
             "history": self.history_,
+            "seconds": self.seconds_,
             "scale": self._units.scale,
             "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
         }
@@ -465,9 +470,13 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def _ask(self, X: Any, question: Callable[[torch.Tensor], torch.Tensor], light: bool = True) -> np.ndarray:
         """The answer of the module, in eval mode, for all samples; light questions run at most one decoder each."""
         check_is_fitted(self)
+        samples = Samples(self._to_model(X), self._where())
+        return over(self.module_, samples, question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
+
+    def _to_model(self, X: Any) -> torch.Tensor:
+        """Samples as the fitted module sees them, on the CPU."""
         X, _ = self._read(X, reset=False)
-        x = self._units.to_model(X, self.module_.arch.likelihood)
-        return over(self.module_, Samples(x, self._where()), question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
+        return self._units.to_model(X, self.module_.arch.likelihood)
 
     def _where(self) -> torch.device:
         """The device of the fitted module."""
@@ -674,7 +683,8 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: st
     arch = files.rebuild(Architecture, about["architecture"])
     model._form = files.rebuild(InputForm, about["form"])
     stages = {name: files.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
-    model.plan_, model.history_ = files.rebuild(Plan, about["plan"] | stages), about["history"]
+    model.plan_ = files.rebuild(Plan, about["plan"] | stages)
+    model.history_, model.seconds_ = about["history"], about["seconds"]
     model.labels_ = tensors.pop("labels").numpy()
     model._units = Units(tensors.pop("shift").numpy(), float(about["scale"]))
     model.n_features_in_ = model._form.n_features

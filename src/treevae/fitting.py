@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -48,6 +49,8 @@ class Fitting:
         The newest whole module of each run.
     histories : list of list of dict
         What happened in each run so far.
+    seconds : list of list of float
+        When each entry of the histories was made, in seconds of fitting, earlier parts of an interrupted fit included.
     """
 
     def __init__(
@@ -61,6 +64,8 @@ class Fitting:
         self._seeds = list(seeds)
         self.modules: list[TreeVAEModule | None] = [None] * len(seeds)
         self.histories: list[list[dict[str, Any]]] = [[] for _ in seeds]
+        self.seconds: list[list[float]] = [[] for _ in seeds]
+        self._began = time.perf_counter()
 
     def run(self, folder: str | os.PathLike[str] | RunFolder | None, save_every: float, fixed_seeds: bool) -> None:
         """Fit to the end, from the beginning or from the state that the folder holds; it may be locked already.
@@ -95,6 +100,8 @@ class Fitting:
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
         self.histories = [list(history) for history in found.about["histories"]]
+        self.seconds = [list(times) for times in found.about["seconds"]]
+        self._began = time.perf_counter() - float(found.about["spent"])
         self.modules = [run.module if run.grown else None for run in grove.runs]
         log.info("going on from %s", found.path)
 
@@ -105,6 +112,7 @@ class Fitting:
                     run, event = happened
                     progress.show(event, run)
                     self.histories[run].append(_record(event))
+                    self.seconds[run].append(round(time.perf_counter() - self._began, 3))
                     if isinstance(event, TreeChanged):
                         self.modules[run] = event.module
                 elif states is not None and (interrupted() or states.due()):
@@ -121,7 +129,14 @@ class Fitting:
 
     def _save(self, grove: Grove, states: RunFolder) -> None:
         about, tensors = grove.state()
-        whole = {"identity": self._identity, "seeds": self._seeds, "grove": about, "histories": self.histories}
+        whole = {
+            "identity": self._identity,
+            "seeds": self._seeds,
+            "grove": about,
+            "histories": self.histories,
+            "seconds": self.seconds,
+            "spent": time.perf_counter() - self._began,
+        }
         states.save(whole, tensors)
 
 

@@ -14,6 +14,7 @@ COLOUR = SMALL | {
 }
 
 RECIPES: dict[str, dict[str, Any]] = {
+    "digits": SMALL | {"n_leaves": 10, "network": "cnn", "likelihood": "bernoulli"},  # not the paper's: a first try
     "mnist": SMALL | {"n_leaves": 10, "network": "cnn", "likelihood": "bernoulli"},
     "fashion": SMALL | {"n_leaves": 10, "network": "cnn", "likelihood": "bernoulli"},
     "omniglot": SMALL | {"n_leaves": 10, "network": "deep_cnn", "likelihood": "bernoulli", "augment": "omniglot"},

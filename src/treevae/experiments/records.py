@@ -1,0 +1,136 @@
+"""A fitted model as a record: how it came about, what it is, and how it does on test samples."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import __version__
+from ..data import DataSet
+from ..estimator import TreeVAE
+from ..metrics import accuracy, contingency, dendrogram_purity, leaf_purity, nmi
+from ..model import descent
+from ..model.elbo import TERMS
+from ..model.scoring import score_terms
+from ..training.samples import Samples, over
+
+DRAWS = 10  # Monte Carlo draws behind every ELBO
+ACTIVE = 0.01  # variance, over samples, of the mean of a latent dimension that is in use
+
+
+def record(model: TreeVAE, data: DataSet, seed: int, command: str) -> dict[str, Any]:
+    """All that is worth keeping of a model fitted on a data set's training samples."""
+    device = next(model.module_.parameters()).device
+    leaves, nodes = model.predict(data.x_test), node_table(model, data.x_test)
+    found = {
+        "data": data.name,
+        "note": data.note,
+        "seed": seed,
+        "command": command,
+        "parameters": {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")},
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "versions": versions(),
+        "seconds": model.seconds_[-1],
+        "stages": stages(model),
+        "tree": json.loads(model.tree_.to_json()),
+        "elbo": elbo_terms(model, data.x_test),
+        "train_leaf_sizes": np.bincount(model.labels_, minlength=len(model.tree_.leaves)).tolist(),
+        "nodes": nodes,
+    }
+    if data.y_test is not None:
+        found["scores_percent"] = scores(model, leaves, data.y_test)
+        found["class_names"] = list(data.class_names)
+        found["test_leaf_by_class"] = contingency(leaves, data.y_test, len(model.tree_.leaves)).tolist()
+    if data.fine_test is not None:
+        found["fine_scores_percent"] = scores(model, leaves, data.fine_test)
+    return found
+
+
+def scores(model: TreeVAE, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Dendrogram purity, leaf purity, accuracy and normalised mutual information, in per cent."""
+    return {
+        "DP": 100 * dendrogram_purity(model.tree_, leaves, y),
+        "LP": 100 * leaf_purity(leaves, y),
+        "ACC": 100 * accuracy(leaves, y),
+        "NMI": 100 * nmi(leaves, y),
+    }
+
+
+def elbo_terms(model: TreeVAE, X: np.ndarray) -> dict[str, float]:
+    """The mean ELBO of samples in nats, and its terms; RL is the negative reconstruction."""
+    terms = over(model.module_, _samples(model, X), lambda x: score_terms(model.module_, x, DRAWS).values.T).mean(0)
+    named = dict(zip(TERMS, terms.tolist(), strict=True))
+    kl = sum(value for name, value in named.items() if name != "reconstruction")
+    return {"ELBO": named["reconstruction"] - kl, "RL": -named["reconstruction"], **named}
+
+
+def stages(model: TreeVAE) -> list[dict[str, Any]]:
+    """The stages of training in order: what, for how long, how it ended."""
+    found: list[dict[str, Any]] = []
+    samples, began, ended = len(model.labels_), 0.0, 0.0
+    for event, seconds in zip(model.history_, model.seconds_, strict=True):
+        if event["event"] == "LeafChosen":
+            samples = event["samples"]
+        if event["event"] == "EpochEnded":
+            if event["epoch"] == 1:
+                found.append({})
+                began = ended
+            about = {name: event[name] for name in ("stage", "leaf", "epochs", "kl_weight", *TERMS)}
+            if event["contrast_routers"] is not None:
+                about |= {name: event[name] for name in ("contrast_bottom_up", "contrast_routers")}
+            n = len(model.labels_) if event["leaf"] is None else samples
+            found[-1] = about | {"samples": n, "seconds": round(seconds - began, 3)}
+            ended = seconds
+    return found
+
+
+def node_table(model: TreeVAE, X: np.ndarray) -> list[dict[str, Any]]:
+    """For each node its share of the samples, how sure its router is, its KL, and how many latents it uses."""
+    module, tree = model.module_, model.tree_
+    nodes, keys = module.nodes, module.nodes.layout.nodes
+    generator = torch.Generator(next(module.parameters()).device).manual_seed(0)
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        """Per sample and node: reach, KL, the router's larger probability, and the mean of z, filled up with zeros."""
+        d = module.d(x)
+        drawn = descent.infer(nodes, d, descent.noise_for(nodes, len(x), generator))
+        means = [level.transpose(0, 1) for level in descent.infer(nodes, d, None).z]  # by level: (batch, node, latent)
+        widest = max(level.shape[2] for level in means)
+        z = torch.cat([torch.nn.functional.pad(level, (0, widest - level.shape[2])) for level in means], 1)
+        sure = torch.full_like(drawn.kl, torch.nan)
+        sure[nodes.layout.router_rows] = drawn.logit_q.abs().sigmoid()
+        reach = descent.log_reach(nodes, drawn.logit_q).exp()
+        return torch.cat([torch.stack([reach.T, drawn.kl.T, sure.T], 2), z], 2)
+
+    told = over(module, _samples(model, X), ask).double()  # (sample, node, 3 + latent)
+    reach, kl, sure, z = told[..., 0], told[..., 1], told[..., 2], told[..., 3:]
+    weight = reach / reach.sum(0)
+    mean = (weight[..., None] * z).sum(0)
+    variance = (weight[..., None] * (z - mean) ** 2).sum(0)
+    return [
+        {
+            "node": key.node,
+            "depth": tree.depth(key.node),
+            "children": list(tree.children(key.node)),
+            "share": float(reach[:, i].mean()),
+            "confidence": float((weight[:, i] * sure[:, i]).sum()) if len(tree.children(key.node)) == 2 else None,
+            "kl": float((weight[:, i] * kl[:, i]).sum()),
+            "active_latents": int((variance[i] > ACTIVE).sum()),
+        }
+        for i, key in enumerate(keys)
+    ]
+
+
+def versions() -> dict[str, str]:
+    """The versions that the numbers depend on."""
+    libraries = {name: version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")}
+    return {"treevae": __version__, "python": platform.python_version(), **libraries}
+
+
+def _samples(model: TreeVAE, X: np.ndarray) -> Samples:
+    return Samples(model._to_model(X), next(model.module_.parameters()).device)
