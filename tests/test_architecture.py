@@ -22,7 +22,7 @@ MAY_USE = {
     "view": {"tree", "data", "estimator"},
     "experiments": {"data", "metrics", "model", "training", "estimator", "view"},
     "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
-    "cli": {"data", "training", "fitting", "recipes", "estimator", "view", "demo"},
+    "cli": {"data", "training", "fitting", "recipes", "estimator", "view", "experiments", "demo"},
 }
 
 

@@ -84,10 +84,10 @@ def test_hues_that_turn_too_far_are_refused():
 @pytest.mark.parametrize("shape", [(5, 3, 16, 16), (5, 1, 9, 14)])
 def test_the_grid_is_torchs_own(shape):
     x, theta = torch.rand(shape, dtype=torch.float64), torch.randn(5, 2, 3, dtype=torch.float64)
-    for outside in ("border", "zeros"):
+    for outside, mode in (("border", "bicubic"), ("zeros", "bilinear")):
         grid = F.affine_grid(theta, list(shape), align_corners=False)
-        expected = F.grid_sample(x, grid, mode="bilinear", padding_mode=outside, align_corners=False)
-        torch.testing.assert_close(read_at(x, theta, outside), expected)
+        expected = F.grid_sample(x, grid, mode=mode, padding_mode=outside, align_corners=False)
+        torch.testing.assert_close(read_at(x, theta, outside, mode), expected)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -97,18 +97,18 @@ def test_a_crop_is_the_resized_slice(mirrored, photos):
     wide, tall = width / 12, height / 16
     across, down = (2 * left + width) / 12 - 1, (2 * top + height) / 16 - 1
     theta = torch.tensor([[-wide if mirrored else wide, 0, across], [0, tall, down]], dtype=torch.float64)
-    view = read_at(photos, theta.expand(24, 2, 3), "border")
+    view = read_at(photos, theta.expand(24, 2, 3), "border", "bicubic")
     part = photos[:, :, top : top + height, left : left + width]
-    expected = F.interpolate(part, size=(16, 12), mode="bilinear", align_corners=False)
+    expected = F.interpolate(part, size=(16, 12), mode="bicubic", align_corners=False)
     expected = kornia.geometry.transform.hflip(expected) if mirrored else expected
-    torch.testing.assert_close(view[..., 1:-1, 1:-1], expected[..., 1:-1, 1:-1])
+    torch.testing.assert_close(view[..., 4:-4, 4:-4], expected[..., 4:-4, 4:-4])
 
 
 @pytest.mark.parametrize("name", PHOTOS)
 def test_a_photo_is_each_step_in_turn(name, photos):
     augmentation = AUGMENTATIONS[name]
     draw = augmentation.draw(photos)
-    x = read_at(photos, draw.theta, "border")
+    x = read_at(photos, draw.theta, "border", "bicubic").clamp(0, 1)
     x = kornia.enhance.adjust_brightness_accumulative(x, draw.brightness.flatten())
     x = kornia.enhance.adjust_contrast_with_mean_subtraction(x, draw.contrast.flatten())
     x = kornia.enhance.adjust_saturation_with_gray_subtraction(x, draw.saturation.flatten())
@@ -178,7 +178,8 @@ def test_what_is_drawn_for_photos(name, scale, ratio, factor):
     assert (draw.theta[:, 1, 0] == 0).all()
     assert (across.abs() + wide).max() <= 1 + 1e-6  # inside the image
     assert (down.abs() + tall).max() <= 1 + 1e-6
-    fits = (wide < 1) & (tall < 1)  # the others were made to fit
+    fits = (wide < 1) & (tall < 1)  # nearly all: the others were made to fit
+    assert fits.float().mean() > 0.995
     area, sides_ratio = wide * tall, wide / tall
     assert scale[0] - 1e-5 < area.min() < scale[0] + 0.02
     assert ratio[0] - 1e-5 < sides_ratio.min() < ratio[0] + 0.01

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from .recipes import RECIPES
+
 if TYPE_CHECKING:
     import numpy as np
 
+    from .data.dataset import DataSet
     from .data.files import Table
     from .data.sets import Survey
     from .estimator import TreeVAE
     from .training.runfolder import RunFolder
 
 MODEL = "model.safetensors"
-OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "tree.png")
+OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "record.json", "tree.png")
 SETTINGS = "run.json"
 INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
 
@@ -51,6 +54,7 @@ app = typer.Typer(
 )
 
 DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
+FIT_HELP = DATA_HELP + " Or a data set of the paper by name, with its recipe: see treevae data."
 SETS_HELP = "mnist, fashion, news20, omniglot, omniglot5, cifar10, cifar100, celeba or digits; by default all."
 DataPath = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that fit wrote, or its model.safetensors.")]
@@ -103,18 +107,30 @@ def demo(
 @app.command()
 def fit(
     context: typer.Context,
-    data: Annotated[Path | None, typer.Argument(metavar="DATA", help=DATA_HELP)] = None,
+    data: Annotated[Path | None, typer.Argument(metavar="DATA", help=FIT_HELP)] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="The folder to write.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies; by default what $TREEVAE_DATA says.")
+    ] = None,
     n_leaves: Annotated[int, typer.Option(help="Clusters to grow to; small ones are pruned at the end.")] = 10,
     max_depth: Annotated[int, typer.Option(help="Edges from the root to the deepest leaf allowed.")] = 5,
     latent_dim: Annotated[int, typer.Option(help="Size of the embedding at every node.")] = 8,
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layers.")] = 128,
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
-    network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp or cnn.")] = "auto",
+    network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp, cnn, deep_cnn or resnet.")] = "auto",
     leaf_rule: Annotated[
         str, typer.Option(help="Which leaf to split next: samples, reconstruction or elbo.")
     ] = "samples",
     n_init: Annotated[int, typer.Option(help="Candidates trained for every split; the best is kept.")] = 1,
+    augment: Annotated[
+        str | None, typer.Option(help="Train on changed versions of the images: cifar, celeba or omniglot.")
+    ] = None,
+    contrastive_weight: Annotated[
+        float, typer.Option(help="Of a loss that keeps such versions together; the paper takes 100 for photographs.")
+    ] = 0.0,
+    contrastive_loss: Annotated[
+        str, typer.Option(help="both, routers, bottom_up, transposed, encoder or jensen_shannon.")
+    ] = "both",
     epochs: Annotated[int, typer.Option(help="Time against quality: epochs of a growth stage.")] = 150,
     batch_size: Annotated[int, typer.Option(help="Samples in a training step.")] = 256,
     learning_rate: Annotated[float, typer.Option(help="Of Adam, at the start of every stage.")] = 1e-3,
@@ -129,6 +145,10 @@ def fit(
 ) -> None:
     """Grow a tree on your samples and write model, labels and tree into the folder RUN.
 
+    A data set's name (mnist, fashion, news20, omniglot, omniglot5, cifar10, cifar100, celeba, digits) stands for its
+    training samples and for the paper's settings, which any option given here replaces; the tree is then scored on the
+    test samples (record.json).
+
     RUN gets model.safetensors, labels.csv (sample, cluster), tree.txt, tree.json, run.json (how it was made) and, for
     images, tree.png. While it runs, the state of training is saved there too, so that nothing is lost to a crash:
     --resume goes on from it.
@@ -139,6 +159,7 @@ def fit(
     Example:
       treevae fit flowers.csv -o flowers --n-leaves 3 --drop species
       treevae fit photos/ -o photos-tree --n-leaves 20 --epochs 50
+      treevae fit cifar10 -o cifar10 --root ~/data
       treevae fit --resume photos-tree
     """
     if resume is not None:
@@ -162,6 +183,9 @@ def fit(
         "network": network,
         "leaf_rule": leaf_rule,
         "n_init": n_init,
+        "augment": augment,
+        "contrastive_weight": contrastive_weight,
+        "contrastive_loss": contrastive_loss,
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
@@ -169,6 +193,17 @@ def fit(
         "random_state": seed,
     }
     settings = {"data": str(data), "found_at": str(data.resolve()), "drop": drop or [], "options": options}
+    if not data.exists() and str(data) in RECIPES:
+        from .data.sets import data_root, source_of
+
+        given = _given(context)
+        if drop:
+            raise ValueError(f"--drop is for tables of your own; {data} is a data set")
+        recipe = {name: value for name, value in RECIPES[str(data)].items() if name not in given}
+        found_at = str(data_root(root).resolve()) if source_of(str(data)).folders else ""  # digits need none
+        settings |= {"found_at": found_at, "options": options | recipe, "set": True}
+    elif root is not None:
+        raise ValueError(f"--root is for data sets: {', '.join(RECIPES)}; {data} is none of them")
     _fit_in(out, settings, save_every, start=True, force=force)
 
 
@@ -214,14 +249,12 @@ def _read_settings(run: Path) -> dict[str, Any]:
 
 def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool, force: bool = False) -> None:
     """Fit in a folder that no other process may use meanwhile: from the start, or from where it stood."""
-    from .data.files import read
     from .estimator import TreeVAE
     from .fitting import run_folder
 
-    path = Path(settings["data"] if start or not Path(settings["found_at"]).exists() else settings["found_at"])
-    table = read(path, settings["drop"])
     if start and not force:
         _check_free(out)
+    table, known, where = _read_samples(settings, start)
     model = TreeVAE(**settings["options"], verbose=True)
     model._check(table.frame, save_every)  # before anything is written
     _make_writable(out)
@@ -235,11 +268,26 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
             part = out / (SETTINGS + ".part")
             part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
             part.replace(out / SETTINGS)
-        typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {path}.")
-        _fit_and_write(model, table, out, folder)
+        typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {where}.")
+        _fit_and_write(model, table, known, out, folder)
 
 
-def _fit_and_write(model: TreeVAE, table: Table, out: Path, folder: RunFolder) -> None:
+def _read_samples(settings: dict[str, Any], start: bool) -> tuple[Table, DataSet | None, str]:
+    """The samples to fit, the data set that they are the training part of, if they are, and where they were found."""
+    from .data import load
+    from .data.files import Table, read
+
+    if settings.get("set"):
+        known = load(settings["data"], settings["found_at"] or None)
+        if known.note:
+            typer.echo(f"Note: {known.note}")
+        where = f" in {settings['found_at']}" if settings["found_at"] else ""
+        return Table(known.x_train), known, f"the training part of {known.name}{where}"
+    path = Path(settings["data"] if start or not Path(settings["found_at"]).exists() else settings["found_at"])
+    return read(path, settings["drop"]), None, str(path)
+
+
+def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Path, folder: RunFolder) -> None:
     """Fit, and write what comes out of it, also when interrupted."""
     from sklearn.exceptions import ConvergenceWarning
 
@@ -259,7 +307,7 @@ def _fit_and_write(model: TreeVAE, table: Table, out: Path, folder: RunFolder) -
     typer.echo(f"{how} {_count(n_grown, 'cluster')} in {seconds:.1f} s\n\n{_drawing(model)}\n")
     if whole and n_grown < model.n_leaves:
         typer.echo(f"{model.n_leaves} were asked for; the others were too small to split further, or were pruned.")
-    _say_written(_write_run(model, table, out))
+    _say_written(_write_run(model, table, known, out))
     if not whole:
         typer.echo(how_to_go_on)
         raise typer.Exit(INTERRUPTED)
@@ -443,18 +491,27 @@ def _load(run: Path) -> TreeVAE:
     return load(path)
 
 
-def _write_run(model: TreeVAE, table: Table, folder: Path) -> list[Path]:
+def _write_run(model: TreeVAE, table: Table, known: DataSet | None, folder: Path) -> list[Path]:
     """The files written into a run's folder."""
     model.save(folder / MODEL)
     _write_csv(folder / "labels.csv", ["sample", "cluster"], [_names(table), model.labels_.tolist()])
     (folder / "tree.txt").write_text(_drawing(model) + "\n", encoding="utf-8")
     (folder / "tree.json").write_text(model.tree_.to_json() + "\n")
-    written = [folder / name for name in OUTPUTS[:-1]]
-    if table.X.ndim > 2 and find_spec("matplotlib") is not None:
+    written = [folder / name for name in OUTPUTS[:4]]
+    if known is not None:
+        from .experiments.records import record
+
+        found = record(model, known, model.random_state, " ".join(["treevae", *sys.argv[1:]]))
+        (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        written.append(folder / "record.json")
+        scores = {"ELBO": found["elbo"]["ELBO"], **found.get("scores_percent", {})}
+        typer.echo("On the test samples: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) + "\n")
+    if find_spec("matplotlib") is not None and (known is not None or table.X.ndim > 2):
+        from .experiments.runs import picture
         from .view.plots import tree_picture
 
-        written.append(folder / OUTPUTS[-1])
-        tree_picture(model, table.X).savefig(written[-1])
+        written.append(folder / "tree.png")
+        (tree_picture(model, table.X) if known is None else picture(model, known)).savefig(written[-1])
     return written
 
 

@@ -190,14 +190,15 @@ class Stepper:
             log.warning("training without a CUDA graph, which is slower: Triton cannot be used here")
             return None
         before = [(tensor, tensor.clone()) for tensor in self._changed()]
+        tried = torch.backends.cudnn.benchmark
         try:
+            torch.backends.cudnn.benchmark = True  # the warm-up finds out which convolutions are fastest
             side = _side_stream(self.order.device)
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side), fast_products():
                 for _ in range(WARM_UP):
                     self.cursor.zero_()  # an epoch may be shorter than the warm-up
-                    with torch.backends.cudnn.flags(benchmark=True):  # tries which convolutions are fastest
-                        self._step()
+                    self._step()
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph), fast_products():
@@ -207,6 +208,7 @@ class Stepper:
             log.warning("training without a CUDA graph, which is slower: %s", str(error).splitlines()[0])
             return None
         finally:
+            torch.backends.cudnn.benchmark = tried
             with torch.no_grad():
                 for tensor, value in before:
                     tensor.copy_(value)
