@@ -91,7 +91,11 @@ def plain(module: TreeVAEModule, samples: Samples, batch_size: int, trained: set
     def steps(n: int) -> None:
         for _ in range(n):
             x = samples.x[torch.randint(len(samples), (batch_size,), device=samples.device)]
-            noise = {node: torch.randn(batch_size, 8, device=samples.device) for node in twin.tree.nodes}
+            dims = twin.arch.latent_dims
+            noise = {
+                node: torch.randn(batch_size, dims[twin.tree.depth(node)], device=samples.device)
+                for node in twin.tree.nodes
+            }
             kl_root, found = twin.elbo(x, noise)
             optimizer.zero_grad()
             (0.1 * (kl_root + found.kl_nodes + found.kl_decisions) - found.reconstruction).mean().backward()
