@@ -3,9 +3,9 @@
     python benchmarks/networks.py [--device cuda] [--out benchmarks/results/networks-cuda.json]
 
 A step is forward, backward and Adam at batch 256 (with a contrastive loss: 128 images, each seen twice), of a whole
-tree and of a subtree, with the recipes of CIFAR-10, Omniglot and 20Newsgroups on random samples. Beside it, in the same run
-of this script, the plain twin of the tests without any augmentation or contrastive loss; in a subtree step it runs the
-whole frozen tree.
+tree and of a subtree, with the recipes of CIFAR-10, Omniglot and 20Newsgroups on random samples. Beside it, in the same
+run of this script, the plain twin of the tests without any augmentation or contrastive loss; in a subtree step it runs
+the whole frozen tree.
 """
 
 from __future__ import annotations
