@@ -151,7 +151,7 @@ class TestKernels:
         agree(lambda image: im2col(image, (3, 2), (1, 0)), draw(1, 2, 6, 5, 64), rtol=0, atol=1e-6)
         agree(lambda cols: col2im(cols, (6, 5), (1, 0)), draw(1, 2, 3, 2, 576), rtol=0, atol=1e-6)
 
-    @pytest.mark.parametrize(("n", "rows", "f"), [(2, 9, 3), (1, 300, 40), (1, 5000, 17)])
+    @pytest.mark.parametrize(("n", "rows", "f"), [(2, 9, 3), (1, 300, 40), (1, 2500, 3)])
     def test_norm_leaky_in_bfloat16_counts_in_float32(self, n, rows, f):
         """Only what is read and written is rounded: y and dx once; statistics and other gradients not at all."""
         x = (draw(n, rows, f) * (0.5 + draw(n, 1, f).sigmoid()) + 3 * draw(n, 1, f)).bfloat16().to(DEVICE)
@@ -194,7 +194,7 @@ class TestKernels:
             torch.testing.assert_close(value.double(), twin.state_dict()[name], rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-    @pytest.mark.parametrize("c", [1, 5, 32])
+    @pytest.mark.parametrize("c", [1, 5])
     @pytest.mark.parametrize("name", RESAMPLED)
     def test_resample(self, name, c, dtype):
         """Values and gradients of torch's own pooling and interpolation, for images of any layout."""

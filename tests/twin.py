@@ -20,7 +20,7 @@ from treevae.model.networks import (
     ResnetDecoder,
     ResnetEncoder,
 )
-from treevae.model.stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, NormLeaky
+from treevae.model.stack import Conv2d, ConvTranspose2d, Dense, Linear, NormLeaky
 
 
 class Residual(nn.Module):
