@@ -137,7 +137,7 @@ def assert_elbo_and_gradients_are_the_twins(tree: Tree, arch: Architecture, trai
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-@pytest.mark.parametrize("name", ["levels of many sizes", "resnet, odd sides"])
+@pytest.mark.parametrize("name", ["mlp", "levels of many sizes", "resnet, odd sides"])
 def test_trees_side_by_side_equal_each_alone(name, training):
     arch, trees = (ARCHITECTURES | LARGE)[name], [TREES["two leaves"], UNEVEN, TREES["one-child nodes"]]
     module, x = random_module(arch, trees, training), random_x(arch)
