@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import save_file
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import treevae
@@ -26,6 +27,11 @@ RNG = np.random.default_rng(0)
 GREY = RNG.random((60, 9, 11)).astype(np.float32)
 COLOUR = RNG.random((60, 8, 10, 3))
 VECTORS = RNG.normal(5, 30, (60, 4))
+
+
+def shaken(x: torch.Tensor) -> torch.Tensor:
+    """A user's own augmentation, for any samples."""
+    return x + 0.01 * torch.randn_like(x)
 
 
 @pytest.fixture(scope="module")
@@ -275,6 +281,32 @@ def test_a_hierarchy_of_eight_groups_is_recovered(seed):
         ({}, np.ones((60, 4)), "all 60 samples of X are equal; there are no groups to find"),
         ({}, np.full((60, 9, 9), 0.5), "all 60 samples of X are equal"),
         ({"likelihood": "gaussian"}, VECTORS * 1e300, "overflow float32"),
+        ({"network": "deep_cnn"}, GREY, r"needs images of 28 x 28 pixels, X has images of shape \(9, 11\)"),
+        (
+            {"network": "deep_cnn"},
+            np.zeros((60, 32, 32)),
+            r"needs images of 28 x 28 .* resize them, or use network='cnn'",
+        ),
+        ({"network": "deep_cnn"}, VECTORS, "network='deep_cnn' needs images"),
+        (
+            {"augment": "mnist"},
+            GREY,
+            "augment='mnist'; allowed are 'cifar', 'celeba', 'omniglot', a function of",
+        ),
+        ({"augment": 3}, GREY, "augment=3; allowed are 'cifar'"),
+        ({"augment": "cifar"}, GREY, "augmentation 'cifar' changes colours and needs images of 3 channels, got 1"),
+        ({"augment": "celeba"}, COLOUR[..., :1], "augmentation 'celeba' changes colours"),
+        ({"augment": "cifar"}, VECTORS, r"augment='cifar' needs images; X has shape \(60, 4\)"),
+        ({"augment": "omniglot"}, VECTORS, "augment='omniglot' needs images"),
+        ({"augment": lambda x: x[..., :-1]}, GREY, r"the shape it was given, \(2, 1, 9, 11\); .* \(2, 1, 9, 10\)"),
+        ({"augment": lambda x: x.flatten(1)}, GREY, r"it returned \(2, 99\)"),
+        ({"augment": lambda x: x.numpy()}, VECTORS, r"the shape it was given, \(2, 4\); it returned ndarray"),
+        ({"contrastive_weight": 1.0}, GREY, "contrastive_weight=1.0 compares .* but augment is None; set augment"),
+        ({"contrastive_weight": -1, "augment": shaken}, GREY, "contrastive_weight=-1 must be a number, 0 or more"),
+        ({"contrastive_weight": np.nan, "augment": shaken}, GREY, "contrastive_weight=nan must be a number"),
+        ({"contrastive_weight": "much", "augment": shaken}, GREY, "contrastive_weight='much' must be a number"),
+        ({"contrastive_loss": "A"}, GREY, "contrastive_loss='A'; allowed are 'both', 'routers'"),
+        ({"contrastive_weight": 1, "augment": shaken, "batch_size": 3}, GREY, "batch_size=3 must be at least 4 with a"),
     ],
 )
 def test_bad_input_is_refused_with_its_reason(parameters, X, message):
@@ -326,6 +358,106 @@ def test_an_interrupt_keeps_the_tree_grown_so_far(monkeypatch):
         model.fit(VECTORS)
     assert len(model.tree_.leaves) == 2
     assert model.predict(VECTORS).shape == (60,)
+
+
+# -- augmented and contrastive --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [0.0, 5.0], ids=["augmented", "contrastive"])
+@pytest.mark.parametrize(
+    ("X", "shape"), [(GREY, (1, 9, 11)), (COLOUR, (3, 8, 10)), (VECTORS, (4,))], ids=["grey", "colour", "vectors"]
+)
+def test_a_users_own_augmentation(X, shape, weight):
+    seen = set()
+
+    def augment(x):
+        seen.add((x.shape[1:], x.dtype, x.device.type))
+        return shaken(x)
+
+    model = TreeVAE(**SMALL, augment=augment, contrastive_weight=weight, device="cpu").fit(X)
+    assert seen == {(shape, torch.float32, "cpu")}
+    assert model.predict(X).shape == (60,)
+    assert model.reconstruct(X).shape == X.shape
+    epochs = [event for event in model.history_ if event["event"] == "EpochEnded"]
+    assert all((event["contrast_routers"] is not None) == (weight > 0) for event in epochs)
+    assert (model.plan_.final is None) == (weight > 0)
+    assert len(model.module_.bottom_up.projections) == (6 if weight else 0)
+
+
+@pytest.mark.parametrize("name", ["cifar", "celeba", "omniglot"])
+def test_named_augmentations_of_colour_images(name):
+    model = TreeVAE(**SMALL | {"epochs": 1}, augment=name, contrastive_weight=1.0).fit(COLOUR)
+    assert model.labels_.shape == (60,)
+
+
+def test_grey_drawings_may_be_moved():
+    assert TreeVAE(**SMALL | {"epochs": 1}, augment="omniglot").fit(GREY).labels_.shape == (60,)
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_projections"),
+    [("both", 6), ("bottom_up", 6), ("encoder", 1), ("routers", 0), ("transposed", 0), ("jensen_shannon", 0)],
+)
+def test_every_contrastive_loss_tells_its_parts_in_the_history(loss, n_projections):
+    model = TreeVAE(**SMALL | {"epochs": 1}, augment=shaken, contrastive_weight=2.0, contrastive_loss=loss).fit(VECTORS)
+    assert len(model.module_.bottom_up.projections) == n_projections
+    first = next(event for event in model.history_ if event["event"] == "EpochEnded")
+    assert (first["contrast_bottom_up"] != 0) == (n_projections > 0)
+    assert (first["contrast_routers"] != 0) == (loss not in ("bottom_up", "encoder"))
+
+
+def test_few_samples_leave_two_for_a_contrastive_step():
+    """A tenth of 20 samples is a batch of 2 rows: two views of one sample, with no other to be told from."""
+    model = TreeVAE(**SMALL | {"epochs": 1}, augment=shaken, contrastive_weight=1.0).fit(VECTORS[:20])
+    assert model.plan_.batch_size == 4
+    assert model.history_[0]["contrast_bottom_up"] > 0
+    assert TreeVAE(**SMALL | {"epochs": 1}, augment=shaken).fit(VECTORS[:20]).plan_.batch_size == 2
+
+
+@pytest.mark.parametrize("augment", ["omniglot", shaken, lambda x: 1 - x], ids=["name", "function", "lambda"])
+def test_files_know_named_augmentations_and_pickles_and_clones_all(augment, tmp_path):
+    model = TreeVAE(**SMALL | {"epochs": 1}, augment=augment, contrastive_weight=1.0)
+    assert clone(model).augment == augment
+    model.fit(GREY)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.augment == ("omniglot" if augment == "omniglot" else None)
+    assert again.get_params() == model.get_params() | {"augment": again.augment}
+    assert again.plan_ == model.plan_
+    for method in ("predict_proba", "score_samples", "reconstruct"):
+        np.testing.assert_array_equal(getattr(again, method)(GREY), getattr(model, method)(GREY))
+    if getattr(augment, "__name__", "") != "<lambda>":  # which Python cannot pickle
+        copied = pickle.loads(pickle.dumps(model))
+        assert copied.augment == augment
+        np.testing.assert_array_equal(copied.predict_proba(GREY), model.predict_proba(GREY))
+
+
+def test_contrastive_seeds_side_by_side_begin_as_each_alone():
+    """Later the two drift apart: a contrastive loss magnifies rounding."""
+    start, terms = TreeVAE(**SMALL, augment=shaken, contrastive_weight=5.0), {}
+    for model in start.fit_seeds(VECTORS, [3, 4]):
+        alone = clone(model).fit(VECTORS)
+        ours, theirs = (
+            {name: value for name, value in fitted.history_[0].items() if isinstance(value, float)}
+            for fitted in (model, alone)
+        )
+        assert {"reconstruction", "contrast_bottom_up", "contrast_routers"} <= ours.keys()
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-3)
+        terms[model.random_state] = ours
+    assert terms[3] != terms[4]
+
+
+@pytest.mark.parametrize("network", ["deep_cnn", "resnet"])
+def test_large_networks_can_be_fitted_asked_and_saved(network, tmp_path):
+    X = RNG.random((24, 28, 28) if network == "deep_cnn" else (24, 8, 8, 3)).astype(np.float32)
+    model = TreeVAE(**SMALL | {"epochs": 1, "n_leaves": 2}, network=network, batch_size=8).fit(X)
+    assert model.module_.arch.network == network
+    assert model.reconstruct(X).shape == model.reconstruct(X, path="all").shape == X.shape
+    assert model.sample(2).shape == X[:2].shape
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.reconstruct(X), model.reconstruct(X))
 
 
 # -- several seeds ------------------------------------------------------------------------------------------------

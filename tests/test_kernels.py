@@ -4,17 +4,21 @@
 ``TRITON_INTERPRET`` when it is imported.
 """
 
+import copy
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from treevae.model import kernels
+from treevae.model.convolutions import Norm, enlarged, halved
 from treevae.model.kernels import (
     adam,
+    bands,
     col2im,
     decisions,
     fused,
@@ -31,6 +35,14 @@ from treevae.model.layout import RowSums
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
+BFLOAT16_ROUNDING = 2**-7 if INTERPRETED else 2**-8  # the interpreter cuts bits off instead of rounding them
+
+RESAMPLED = {  # a layer, the size it reads, and what torch has for it
+    "halved": (halved((8, 6)), (8, 6), partial(F.avg_pool2d, kernel_size=3, stride=2, padding=1)),
+    "halved, odd": (halved((5, 9)), (5, 9), partial(F.avg_pool2d, kernel_size=3, stride=2, padding=1)),
+    "doubled": (enlarged((4, 3), (8, 6)), (4, 3), partial(F.interpolate, size=(8, 6), mode="bilinear")),
+    "nearly doubled": (enlarged((4, 5), (7, 9)), (4, 5), partial(F.interpolate, size=(7, 9), mode="bilinear")),
+}
 
 
 def draw(*shape, seed=0, scale=1.0, dtype=torch.float32):
@@ -138,6 +150,71 @@ class TestKernels:
     def test_windows_of_many_columns(self):
         agree(lambda image: im2col(image, (3, 2), (1, 0)), draw(1, 2, 6, 5, 64), rtol=0, atol=1e-6)
         agree(lambda cols: col2im(cols, (6, 5), (1, 0)), draw(1, 2, 3, 2, 576), rtol=0, atol=1e-6)
+
+    @pytest.mark.parametrize(("n", "rows", "f"), [(2, 9, 3), (1, 300, 40), (1, 2500, 3)])
+    def test_norm_leaky_in_bfloat16_counts_in_float32(self, n, rows, f):
+        """Only what is read and written is rounded: y and dx once; statistics and other gradients not at all."""
+        x = (draw(n, rows, f) * (0.5 + draw(n, 1, f).sigmoid()) + 3 * draw(n, 1, f)).bfloat16().to(DEVICE)
+        weight, bias = draw(n, f, seed=1).to(DEVICE), draw(n, f, seed=2).to(DEVICE)
+        dy, found = draw(n, rows, f, seed=5).bfloat16().to(DEVICE), []
+        for dtype in (torch.bfloat16, torch.float32):
+            inputs = [x.to(dtype).requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
+            stats = draw(n, f, seed=3).to(DEVICE), draw(n, f, seed=4).exp().to(DEVICE)
+            y = kernels._NormLeaky.apply(*inputs, *stats)  # the interpreter has no CUDA tensors to choose it by
+            assert y.dtype == dtype
+            dx, *others = torch.autograd.grad(y, inputs, dy.to(dtype))
+            assert dx.dtype == dtype
+            found.append(([y, dx], [*others, *stats]))
+        (rounded, exact), (expected, exact_too) = found
+        for ours, theirs in zip(rounded, expected, strict=True):
+            torch.testing.assert_close(ours.float(), theirs, rtol=BFLOAT16_ROUNDING, atol=1e-6)
+        for ours, theirs in zip(exact, exact_too, strict=True):
+            assert ours.dtype == torch.float32
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+    def test_the_norm_of_images_is_the_norm_of_their_pixels(self):
+        norm = Norm(2, 3).to(DEVICE)
+        with torch.no_grad():
+            for i, value in enumerate(norm.state_dict().values()):
+                value.copy_(0.5 + draw(2, 3, seed=i).sigmoid())
+        twin = copy.deepcopy(norm).double()
+        images = draw(2, 4, 3, 5, 6)
+
+        def both(x):
+            module = norm if x.dtype == torch.float32 else twin
+            y = torch.stack(module(list(x.unbind())))
+            return y * y.abs()  # no gradient at the kink, where rounding decides on the side
+
+        found = run(both, [images.to(DEVICE)])
+        with plain():
+            expected = run(both, [images.double().to(DEVICE)])
+        for ours, exact in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours.double(), exact, rtol=1e-4, atol=1e-4)
+        for name, value in norm.state_dict().items():
+            torch.testing.assert_close(value.double(), twin.state_dict()[name], rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("c", [1, 5])
+    @pytest.mark.parametrize("name", RESAMPLED)
+    def test_resample(self, name, c, dtype):
+        """Values and gradients of torch's own pooling and interpolation, for images of any layout."""
+        layer, size, torchs = RESAMPLED[name]
+        layer = copy.deepcopy(layer).to(DEVICE)
+        x = draw(3, *size, c).to(DEVICE, dtype).requires_grad_()
+        exact = x.detach().cpu().double().requires_grad_()
+
+        def ours(x):
+            return kernels.resample(x, *(layer._bands(which) for which in ("down", "across", "up", "back")))
+
+        y, expected = ours(x), torchs(exact.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        dy = draw(*y.shape, seed=1).to(y)
+        (dx,), (exact_dx,) = torch.autograd.grad(y, x, dy), torch.autograd.grad(expected, exact, dy.cpu().double())
+        rounding = 1e-5 if dtype == torch.float32 else BFLOAT16_ROUNDING  # of the result; sums are in float32 always
+        for mine, theirs in ((y, expected), (dx, exact_dx)):
+            assert mine.dtype == dtype
+            torch.testing.assert_close(mine.cpu().double(), theirs, rtol=rounding, atol=5e-6)
+        turned = x.detach().transpose(1, 2).contiguous().transpose(1, 2)
+        assert torch.equal(ours(turned), y)
 
     @pytest.mark.parametrize("latent", [1, 3, 8, 64])
     @pytest.mark.parametrize("prior", [True, False])
@@ -364,6 +441,46 @@ def test_windows_make_both_convolutions(padding):
         torch.testing.assert_close(down[i], F.conv2d(x, weight[i], stride=2, padding=padding), rtol=1e-4, atol=1e-4)
         expected = F.conv_transpose2d(x, up_weight[i], stride=2, padding=padding, output_padding=padding)
         torch.testing.assert_close(up[i].permute(0, 3, 1, 2), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", RESAMPLED)
+def test_resampling_by_two_products_is_torchs(name):
+    """The plain path, in the form that images have: one tensor for each node."""
+    layer, size, torchs = RESAMPLED[name]
+    x = draw(2, 3, 4, *size)
+
+    def ours(x):
+        with plain():
+            return torch.stack(layer(list(x.unbind())))
+
+    expected = run(lambda x: torchs(x.flatten(0, 1)).unflatten(0, (2, 3)), [x])
+    for mine, theirs in zip(run(ours, [x]), expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_bands_are_the_entries_of_a_matrix():
+    matrix = torch.zeros(4, 6)
+    matrix[0, 0], matrix[1, 2:5], matrix[2, 5], matrix[3, 1], matrix[3, 3] = 7, torch.tensor([1.0, 2, 3]), 9, 4, 5
+    starts, weights = bands(matrix)
+    assert starts.dtype == torch.int32
+    assert weights.shape == (4, 3)  # the widest row; all others lie inside the matrix too
+    again = torch.zeros(4, 6)
+    for i in range(4):
+        again[i, starts[i] : starts[i] + 3] = weights[i]
+    assert torch.equal(again, matrix)
+
+
+@pytest.mark.parametrize("name", RESAMPLED)
+def test_bands_of_a_resampling_are_narrow_both_ways(name):
+    """A kernel reads at most three neighbours along each axis, four on the way back from an enlargement."""
+    layer, *_ = RESAMPLED[name]
+    for which, matrix in (("down", layer.rows), ("across", layer.columns), ("up", layer.rows.T)):
+        starts, weights = layer._bands(which)
+        assert weights.shape[1] <= 4
+        product = torch.zeros_like(matrix)
+        for i, start in enumerate(starts.tolist()):
+            product[i, start : start + weights.shape[1]] = weights[i]
+        assert torch.equal(product, matrix)
 
 
 def test_gradients_of_the_twins():

@@ -1,5 +1,7 @@
 """The batched model against the recursive twin, in float64: values, gradients, running statistics."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -10,7 +12,7 @@ from treevae.model import descent
 from treevae.model.elbo import TERMS
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
-from treevae.model.stack import NodeStack, gather
+from treevae.model.stack import NodeStack, NormLeaky, frozen_row, gather
 from treevae.model.subtree import FrozenPath, Subtree
 from treevae.tree import Tree
 
@@ -30,18 +32,35 @@ ARCHITECTURES = {
     "cnn": Architecture((1, 28, 28), "cnn", "bernoulli", (4,) * 4, (8,) * 3),
     "colour, odd sides": Architecture((2, 9, 14), "cnn", "gaussian_learnt", (3,) * 4, (6,) * 3, 1, 3),
 }
+LARGE = {  # run node by node, and slow: on fewer trees
+    "deep_cnn": Architecture((1, 28, 28), "deep_cnn", "bernoulli", (3,) * 4, (6,) * 3),
+    "resnet": Architecture((3, 8, 8), "resnet", "gaussian", (4,) * 4, (6,) * 3),
+    "resnet, odd sides": Architecture((2, 9, 7), "resnet", "gaussian_learnt", (3,) * 4, (6,) * 3),
+    "resnet that never halves": Architecture((1, 4, 6), "resnet", "bernoulli", (3,) * 4, (6,) * 3),
+}
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+@contextmanager
+def in_double() -> Iterator[None]:
+    """Inside, networks are made in float64 from the start, the constants of their resampling too."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def random_module(arch: Architecture, trees: list[Tree], training: bool) -> TreeVAEModule:
     """A float64 module whose norms, running statistics included, are not at their trivial start."""
-    module = TreeVAEModule(arch, trees, generator(1)).double()
+    with in_double():
+        module = TreeVAEModule(arch, trees, generator(1))
     draw = generator(2)
-    for name, value in module.state_dict().items():
-        if "norm" in name:
+    for part in module.modules():
+        for value in part.state_dict().values() if isinstance(part, NormLeaky) else ():
             value.copy_(0.5 + torch.rand(value.shape, generator=draw, dtype=torch.float64))
     return module.train(training)
 
@@ -86,6 +105,16 @@ def _of_gradients(stack: NodeStack) -> NodeStack:
 @pytest.mark.parametrize("arch", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
 def test_elbo_equals_the_recursive_twin(tree, arch, training, samples):
+    assert_elbo_and_gradients_are_the_twins(tree, arch, training, samples)
+
+
+@pytest.mark.parametrize(("training", "samples"), [(True, 2), (False, 1)], ids=["train", "eval"])
+@pytest.mark.parametrize("arch", LARGE.values(), ids=LARGE.keys())
+def test_elbo_of_large_networks_equals_the_recursive_twin(arch, training, samples):
+    assert_elbo_and_gradients_are_the_twins(TREES["one-child nodes"], arch, training, samples)
+
+
+def assert_elbo_and_gradients_are_the_twins(tree: Tree, arch: Architecture, training: bool, samples: int) -> None:
     module, x = random_module(arch, [tree], training), random_x(arch)
     twin = Twin(module)
     noise = descent.noise_for(module.nodes, samples * BATCH, generator(4))
@@ -108,8 +137,9 @@ def test_elbo_equals_the_recursive_twin(tree, arch, training, samples):
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_trees_side_by_side_equal_each_alone(training):
-    arch, trees = ARCHITECTURES["levels of many sizes"], [TREES["two leaves"], UNEVEN, TREES["one-child nodes"]]
+@pytest.mark.parametrize("name", ["mlp", "levels of many sizes", "resnet, odd sides"])
+def test_trees_side_by_side_equal_each_alone(name, training):
+    arch, trees = (ARCHITECTURES | LARGE)[name], [TREES["two leaves"], UNEVEN, TREES["one-child nodes"]]
     module, x = random_module(arch, trees, training), random_x(arch)
     alone = [TreeVAEModule.of([(module, r)]) for r in range(len(trees))]
     noise = descent.noise_for(module.nodes, BATCH, generator(5))
@@ -143,13 +173,14 @@ def path_noise(path: FrozenPath, arch: Architecture) -> list[torch.Tensor]:
     return [torch.randn(1, BATCH, dim, generator=draw).double() for dim in arch.latent_dims[: path.depth + 1]]
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
+@pytest.mark.parametrize("arch", (ARCHITECTURES | LARGE).values(), ids=(ARCHITECTURES | LARGE).keys())
 @pytest.mark.parametrize("leaf", [2, 4])
 def test_subtree_equals_its_share_of_the_attached_tree(arch, leaf):
     """Each candidate's ELBO is what the twin finds below the leaf once that candidate is attached."""
     tree = Tree().split(0).split(1)
     module, x = random_module(arch, [tree], False), random_x(arch)
-    subtree = Subtree.new(arch, module.bottom_up.d_dims, tree.depth(leaf), 2, generator(6)).double().eval()
+    with in_double():
+        subtree = Subtree.new(arch, module.bottom_up.d_dims, tree.depth(leaf), 2, generator(6)).eval()
     path = module.path_to(leaf)
     evidence = path.unpacked(path.packed(module.d(x))[None])
     _, noise = descent.noise_for(subtree.nodes, BATCH, generator(8))  # the z of the roots is given
@@ -192,8 +223,9 @@ def test_path_sample_is_what_the_descent_draws():
             torch.testing.assert_close(at, module.d(x)[path.depth + k])
 
 
-def test_pruning_keeps_every_other_network():
-    module = random_module(ARCHITECTURES["mlp"], [UNEVEN], False)
+@pytest.mark.parametrize("name", ["mlp", "deep_cnn", "resnet"])
+def test_pruning_keeps_every_other_network(name):
+    module = random_module((ARCHITECTURES | LARGE)[name], [UNEVEN], False)
     before = {kind: {k.node: gather([row]) for k, row in rows.items()} for kind, rows in module.nodes.rows().items()}
     module.prune(7)
     after = module.nodes.rows()
@@ -205,16 +237,62 @@ def test_pruning_keeps_every_other_network():
                 assert torch.equal(value, before[kind][key.node].state_dict()[name])
 
 
-def test_mnist_networks_have_the_shapes_of_the_table():
-    arch = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 6, (128,) * 5)
-    module = TreeVAEModule(arch, [Tree().split(0)], generator())
-    encoder, decoder = module.bottom_up.encoder, next(iter(module.nodes.decoder.stacks.values()))
-    assert [tuple(layer.weight.shape[1:3]) for layer in encoder.layers] == [(8, 1), (16, 8), (32, 16)]
-    assert encoder.n_out == 128
-    assert decoder.first == (32, 3, 3)
-    assert [tuple(layer.weight.shape[1:3]) for layer in decoder.layers] == [(32, 16), (16, 8), (8, 1)]
-    sides, h = [], torch.zeros(1, 2 * 32, 3, 3)
-    for layer in decoder.layers:
-        h = layer(h) if layer.norm is None else layer.eval()(h)
-        sides.append(h.shape[-1])
-    assert sides == [7, 14, 28]
+@pytest.mark.parametrize("arch", (ARCHITECTURES | LARGE).values(), ids=(ARCHITECTURES | LARGE).keys())
+def test_rows_of_stacks_are_networks_of_their_own(arch):
+    """Gathered in any order, twice, from several stacks, or alone and frozen: a row says what its twin says."""
+    modules = [random_module(arch, [TREES["two leaves"]] * 2, False) for _ in range(2)]
+    with torch.no_grad():
+        for value in modules[1].state_dict().values():
+            value.add_(0.1)
+    encoders = [module.bottom_up.encoder for module in modules]
+    decoders = [next(iter(module.nodes.decoder.stacks.values())) for module in modules]
+    x = random_x(arch)
+    z = torch.randn(BATCH, arch.latent_dims[1], generator=generator(5)).double()
+    for stacks, given in ((encoders, x), (decoders, z)):
+        rows = [(stacks[1], 1), (stacks[0], 0), (stacks[1], 0), (stacks[1], 1)]
+        with torch.no_grad():
+            expected = torch.stack([plain(*row).eval()(given) for row in rows])
+            gathered = gather(rows)
+            assert all(part.n == 4 for part in gathered.modules() if isinstance(part, NodeStack))
+            torch.testing.assert_close(gathered.eval()(given.expand(4, *given.shape)), expected)
+            stacks[1].train()  # frozen rows are in eval mode all the same
+            alone = torch.cat([frozen_row(*row)(given[None]) for row in rows])
+        torch.testing.assert_close(alone, expected)
+
+
+@pytest.mark.parametrize("name", ["deep_cnn", "resnet, odd sides"])
+def test_reconstructions_and_draws_are_the_twins(name):
+    arch = LARGE[name]
+    module, x = random_module(arch, [TREES["one-child nodes"]], False), random_x(arch)
+    with torch.no_grad():  # every router sends half of the samples to either side, surely
+        logits = descent.posterior_logits(module.nodes, module.d(x))
+        for key, logit in zip(module.nodes.layout.routers, logits, strict=True):
+            stack, row = module.nodes.rows()["router_q"][key]
+            steep = 20 / logit.std()
+            stack.head.weight[row] *= steep
+            stack.head.bias[row] = steep * (stack.head.bias[row] - logit.median())
+    twin, leaves, reach = Twin(module), module.tree.leaves, module.reach(x)
+    twin.d, twin.samples = twin.bottom_up(x), 1
+    means = module.arch.likelihood_model.mean
+
+    def decoded(leaf: int) -> torch.Tensor:
+        z = None
+        for node in module.tree.path(leaf):
+            z = twin.posterior(node, z)[0].mean
+        return means(twin.nets["decoder"][leaf](z))
+
+    with torch.no_grad():
+        every = torch.stack([decoded(leaf) for leaf in leaves], 1)
+        torch.testing.assert_close(module.reconstruct(x), (reach[..., None] * every).sum(1))
+        best = reach.argmax(1)
+        assert len(best.unique()) > 1
+        torch.testing.assert_close(module.reconstruct_best(x), every[torch.arange(BATCH), best])
+
+        z = descent.generate(module.nodes, descent.noise_for(module.nodes, 5, generator(2)))
+        everywhere = module.generate_all(5, generator(2))
+        for i, leaf in enumerate(leaves):
+            expected = means(twin.nets["decoder"][leaf](module._z_of(z, leaf)[0]))
+            torch.testing.assert_close(everywhere[:, i], expected)
+        drawn = module.generate(5, generator(2))
+        gaps = (drawn[:, None] - everywhere).abs().amax(2)  # the same draws, each sent to one of the leaves
+        torch.testing.assert_close(gaps.amin(1), torch.zeros(5).double())

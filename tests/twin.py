@@ -9,18 +9,42 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
+from treevae.model.convolutions import Conv, ConvTransposed, Norm, Resampled, ResnetBlock
 from treevae.model.module import TreeVAEModule
-from treevae.model.networks import CnnDecoder, CnnEncoder, Mlp
-from treevae.model.stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, NormLeaky
+from treevae.model.networks import (
+    CnnDecoder,
+    CnnEncoder,
+    DeepCnnDecoder,
+    DeepCnnEncoder,
+    Mlp,
+    ResnetDecoder,
+    ResnetEncoder,
+)
+from treevae.model.stack import Conv2d, ConvTranspose2d, Dense, Linear, NormLeaky
 
 
-def plain(stack: NodeStack, row: int) -> nn.Module:
+class Residual(nn.Module):
+    """shortcut(x) + 0.1 residual(x), as in the public code's ResnetBlock."""
+
+    def __init__(self, shortcut: nn.Module, residual: nn.Module) -> None:
+        super().__init__()
+        self.shortcut, self.residual = shortcut, residual
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.shortcut(x) + 0.1 * self.residual(x)
+
+
+def plain(stack: nn.Module, row: int) -> nn.Module:
     """The network of one row of a stack, made of torch's own layers."""
 
     def copied(layer: nn.Module, **values: Tensor) -> nn.Module:
         for name, value in values.items():
-            getattr(layer, name).data = value[row].detach().clone().reshape(getattr(layer, name).shape)
+            own = getattr(layer, name)
+            own.data = torch.empty_like(own, dtype=value.dtype).copy_(value[row].detach().reshape(own.shape))
         return layer.to(next(stack.parameters()))
+
+    def all_plain(layers: nn.Sequential) -> list[nn.Module]:
+        return [plain(layer, row) for layer in layers]
 
     def norm(own: NormLeaky, layer: type) -> list[nn.Module]:
         values = {k: getattr(own, k) for k in ("weight", "bias", "running_mean", "running_var")}
@@ -45,13 +69,33 @@ def plain(stack: NodeStack, row: int) -> nn.Module:
             return nn.Sequential(copied(conv, **values), *(norm(stack.norm, nn.BatchNorm2d) if stack.norm else []))
         case Mlp():
             head = [] if stack.head is None else [plain(stack.head, row)]
-            return nn.Sequential(*(plain(layer, row) for layer in stack.hidden), *head)
-        case CnnEncoder():
-            layers = [plain(layer, row) for layer in stack.layers]
-            return nn.Sequential(nn.Unflatten(1, stack.shape), *layers, nn.Flatten())
-        case CnnDecoder():
-            layers = [plain(layer, row) for layer in stack.layers]
-            return nn.Sequential(plain(stack.dense, row), nn.Unflatten(1, stack.first), *layers, nn.Flatten())
+            return nn.Sequential(*all_plain(stack.hidden), *head)
+        case Conv():
+            _, n_out, side, _, n_in = stack.weight.shape
+            values = {"weight": stack.weight.permute(0, 1, 4, 2, 3)}
+            values |= {} if stack.bias is None else {"bias": stack.bias}
+            bias = stack.bias is not None
+            return copied(nn.Conv2d(n_in, n_out, side, stack.stride, stack.padding, bias=bias), **values)
+        case ConvTransposed():
+            _, n_in, side, _, n_out = stack.weight.shape
+            conv = nn.ConvTranspose2d(n_in, n_out, side, 2, output_padding=stack.extra, bias=False)
+            return copied(conv, weight=stack.weight.permute(0, 1, 4, 2, 3))
+        case Norm():
+            return nn.Sequential(*norm(stack, nn.BatchNorm2d))
+        case Resampled():
+            new, old = (len(stack.rows), len(stack.columns)), (stack.rows.shape[1], stack.columns.shape[1])
+            return nn.AvgPool2d(3, 2, 1) if new < old else nn.Upsample(new, mode="bilinear")
+        case ResnetBlock():
+            shortcut = nn.Identity() if stack.shortcut is None else plain(stack.shortcut, row)
+            return Residual(shortcut, nn.Sequential(*all_plain(stack.residual)))
+        case CnnEncoder() | DeepCnnEncoder() | ResnetEncoder():
+            return nn.Sequential(nn.Unflatten(1, stack.shape), *all_plain(stack.layers), nn.Flatten())
+        case CnnDecoder() | DeepCnnDecoder():
+            start = plain(stack.dense, row), nn.Unflatten(1, stack.first)
+            return nn.Sequential(*start, *all_plain(stack.layers), nn.Flatten())
+        case ResnetDecoder():
+            start = plain(stack.linear, row), nn.Unflatten(1, stack.first)
+            return nn.Sequential(*start, *all_plain(stack.layers), nn.Flatten())
     raise TypeError(stack)
 
 

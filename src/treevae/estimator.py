@@ -272,10 +272,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         first = models[0]
         reader = clone(first)  # learns the features' number and names; an earlier fit stays whole until a new one ends
         X, form, arch, units, x = reader._check(X, save_every)
+        least = 2 if first.contrastive_weight == 0 else 4  # rows: two samples, in two views each
         plan = Plan.paper(
             int(first.epochs),
             int(first.n_leaves),
-            max(2, min(int(first.batch_size), len(x) // 10)),
+            max(least, min(int(first.batch_size), len(x) // 10)),
             int(first.n_init),
             first.leaf_rule,
             float(first.learning_rate),

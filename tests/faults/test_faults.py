@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +151,28 @@ def test_a_fit_without_a_seed_goes_on_with_its_own(tmp_path, monkeypatch):
     assert RunFolder(tmp_path).load().about["seeds"] == seed
 
 
+def nudged(x: torch.Tensor) -> torch.Tensor:
+    return (x + 0.1 * torch.randn_like(x)).clamp(0, 1)
+
+
+def twisted(x: torch.Tensor) -> torch.Tensor:
+    return x.flip(1)
+
+
+CONTRASTIVE = QUICK | {"augment": nudged, "contrastive_weight": 5.0}
+
+
+def test_a_contrastive_fit_goes_on_in_a_subtree(tmp_path, monkeypatch):
+    whole = TreeVAE(**CONTRASTIVE).fit(samples())
+    with monkeypatch.context() as patched:
+        stop_after(80, patched)
+        with pytest.raises(Killed):
+            TreeVAE(**CONTRASTIVE).fit(samples(), checkpoint=tmp_path)
+    (task,) = RunFolder(tmp_path).load().about["grove"]["tasks"]
+    assert task["stage"] == "subtree"
+    assert_same_model(TreeVAE(**CONTRASTIVE).fit(samples(), checkpoint=tmp_path), whole)
+
+
 # -- changed ------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +192,24 @@ def test_changed_parameters_are_refused_by_name(change, said, tmp_path, monkeypa
         TreeVAE(**QUICK | change).fit(samples(), checkpoint=tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert_same_model(TreeVAE(**QUICK).fit(samples(), checkpoint=tmp_path), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"augment": twisted}, "augment: 'nudged' before, now 'twisted'"),
+        ({"augment": None, "contrastive_weight": 0.0}, "augment: 'nudged' before, now None"),
+        ({"contrastive_weight": 6.0}, "contrastive_weight: 5.0 before, now 6.0"),
+        ({"contrastive_loss": "routers"}, "contrastive_loss: 'both' before, now 'routers'"),
+    ],
+)
+def test_other_views_and_other_contrastive_losses_are_refused(change, said, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        stop_after(3, patched)
+        with pytest.raises(Killed):
+            TreeVAE(**CONTRASTIVE).fit(samples(), checkpoint=tmp_path)
+    with pytest.raises(ChangedRunError, match=said):
+        TreeVAE(**CONTRASTIVE | change).fit(samples(), checkpoint=tmp_path)
 
 
 def test_changed_data_are_refused(tmp_path, monkeypatch):
@@ -261,6 +303,16 @@ def test_a_second_process_on_the_same_run_is_refused(tmp_path):
 # -- the command line ---------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def listening_to_interrupts() -> Iterator[None]:
+    """Inside, processes begin as a terminal's do: a shell's background jobs, and all they start, ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-c", "from treevae.cli import app; app()", *map(str, arguments)]
 
@@ -273,10 +325,11 @@ def test_ctrl_c_saves_says_how_to_go_on_and_resume_ends_the_same(tmp_path):
     subprocess.run(whole, check=True, capture_output=True, timeout=300, env=ONE_THREAD)
 
     run = tmp_path / "run"
-    begun = subprocess.Popen(
-        command("fit", tmp_path / "x.npy", "-o", run, *options),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ONE_THREAD,
-    )  # fmt: skip
+    with listening_to_interrupts():
+        begun = subprocess.Popen(
+            command("fit", tmp_path / "x.npy", "-o", run, *options),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ONE_THREAD,
+        )  # fmt: skip
     deadline = time.monotonic() + 60
     while not any((run / name).exists() for name in STATES) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -62,7 +62,8 @@ class TreeVAEModule(nn.Module):
 
     def elbo(self, x: Tensor, noise: Sequence[Tensor], samples: int = 1) -> ElboTerms:
         """The ELBO's terms; ``noise`` as :func:`descent.noise_for` draws it."""
-        return descent.elbo(self.nodes, descent.infer(self.nodes, self.d(x), noise, samples), _per_run(x))
+        x_of_runs = _per_run(x).expand(self.nodes.layout.n_runs, -1, -1)
+        return descent.elbo(self.nodes, descent.infer(self.nodes, self.d(x), noise, samples), x_of_runs)
 
     def reach(self, x: Tensor) -> Tensor:
         """q(leaf | x) of the leaves from left to right, tree after tree: (batch, leaf). Runs no decoder."""

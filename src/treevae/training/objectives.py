@@ -165,7 +165,7 @@ class SubtreeOnSubset:
     def hold(self, x: Tensor) -> None:
         """Work on these samples, and compute what the frozen model knows of them."""
         packed = self._pack(x, 0) if self.views is None else x[:0]
-        if self._packed.shape == packed.shape and self._x is not self._samples.x:
+        if self._x.shape == x.shape and self._x is not self._samples.x:
             self._x.copy_(x)  # where a captured step expects them
             self._packed.copy_(packed)
         else:

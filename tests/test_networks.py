@@ -1,0 +1,201 @@
+"""Every data set's encoder and decoder, layer by layer, against the specification's table."""
+
+from math import prod
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from treevae.model.convolutions import Conv, ConvTransposed, Norm, Resampled, ResnetBlock
+from treevae.model.networks import Architecture, BottomUp, make_decoder, make_encoder
+from treevae.model.stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack
+
+LAYERS = (Linear, Dense, Conv, ConvTransposed, Conv2d, ConvTranspose2d, Resampled, ResnetBlock)
+N, BATCH = 2, 3
+
+# (channels, side) of an image or the width of a vector, after every layer; an average pool or an enlargement is one too
+CIFAR_ENCODER = [(32, 32), (32, 32), (32, 16), (64, 16), (64, 8), (128, 8), (128, 4), (256, 4)]
+CIFAR_DECODER = [4096, (128, 4), (128, 8), (64, 8), (64, 16), (32, 16), (32, 32), (32, 32), (3, 32)]
+TABLE = {
+    "mnist, fashion": ((1, 28, 28), "cnn", [(8, 13), (16, 6), (32, 2)], 128, [288, (16, 7), (8, 14), (1, 28)]),
+    "omniglot": (
+        (1, 28, 28),
+        "deep_cnn",
+        [(32, 27), (32, 13), (64, 12), (64, 6), (128, 5), (128, 1)],
+        128,
+        [512, (128, 7), (64, 6), (64, 14), (32, 13), (32, 29), (1, 28)],
+    ),
+    "news20": ((2000,), "deep_mlp", [512, 512, 256, 128], 128, [128, 256, 512, 512, 2000]),
+    "cifar": ((3, 32, 32), "resnet", CIFAR_ENCODER, 4096, CIFAR_DECODER),
+    "celeba": (
+        (3, 64, 64),
+        "resnet",
+        [(c, 2 * side) for c, side in CIFAR_ENCODER] + [(256, 4), (256, 4)],
+        4096,
+        [4096, (256, 4), (256, 8)] + [(c, 2 * side) for c, side in CIFAR_DECODER[1:]],
+    ),
+}
+EACH = pytest.mark.parametrize("name", TABLE)
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def architecture(name: str) -> Architecture:
+    shape, network, *_ = TABLE[name]
+    return Architecture(shape, network, "bernoulli", (8,) * 3, (16,) * 2)
+
+
+def sizes_after_layers(network: NodeStack, x: Tensor) -> list[int | tuple[int, int]]:
+    """What every layer of a network puts out, in the order in which they run; those inside a layer are not asked."""
+    found: list[int | tuple[int, int]] = []
+
+    def note(layer: nn.Module, given: object, out: Tensor | list[Tensor]) -> None:
+        image = out[0] if isinstance(out, list) else out
+        if image.dim() == 3:
+            found.append(image.shape[2])
+            return
+        assert image.shape[2] == image.shape[3]
+        nodes = 1 if isinstance(out, list) else network.n  # the small CNN has all nodes' channels in one tensor
+        found.append((image.shape[1] // nodes, image.shape[2]))
+
+    def listen(part: nn.Module) -> None:
+        for child in part.children():
+            if isinstance(child, LAYERS):
+                child.register_forward_hook(note)
+            else:
+                listen(child)
+
+    listen(network)
+    with torch.no_grad():
+        out = network.eval()(x)
+    assert out.shape[:2] == x.shape[:2]
+    return found
+
+
+@EACH
+def test_layers_have_the_sizes_of_the_table(name):
+    shape, _, encoder_sizes, n_out, decoder_sizes = TABLE[name]
+    encoder, size = make_encoder(architecture(name), N, generator())
+    decoder = make_decoder(architecture(name), N, 1, generator())
+    assert size == n_out
+    assert sizes_after_layers(encoder, torch.rand(N, BATCH, prod(shape))) == encoder_sizes
+    assert sizes_after_layers(decoder, torch.rand(N, BATCH, 8)) == decoder_sizes
+    with torch.no_grad():
+        assert encoder(torch.rand(N, BATCH, prod(shape))).shape == (N, BATCH, n_out)
+        assert decoder(torch.rand(N, BATCH, 8)).shape == (N, BATCH, prod(shape))
+
+
+def shapes(network: NodeStack) -> list[tuple[int, ...]]:
+    """Kernels as (in, out, side), matrices as (in, out), in the order of the network; and biases as (out,)."""
+    found: list[tuple[int, ...]] = []
+    for part in network.modules():
+        match part:
+            case Conv():
+                n, n_out, side, other, n_in = part.weight.shape
+                found.append((n_in, n_out, side))
+            case ConvTransposed():
+                n, n_in, side, other, n_out = part.weight.shape
+                found.append((n_in, n_out, side))
+            case Conv2d():
+                n, n_out, n_in, side, other = part.weight.shape
+                found.append((n_in, n_out, side))
+            case ConvTranspose2d():
+                n, n_in, n_out, side, other = part.weight.shape
+                found.append((n_in, n_out, side))
+            case Linear():
+                n, *matrix = part.weight.shape
+                side = other = 0
+                found.append(tuple(matrix))
+            case _:
+                continue
+        assert (n, side) == (network.n, other)
+        if getattr(part, "bias", None) is not None:
+            found.append((part.bias.shape[-1],))
+    return found
+
+
+def block(n_in: int, n_out: int) -> list[tuple[int, ...]]:
+    """The kernels of a ResnetBlock: hidden width min(in, out), and a 1x1 shortcut where widths differ."""
+    hidden = min(n_in, n_out)
+    return [(n_in, hidden, 3), (hidden, n_out, 3)] + ([] if n_in == n_out else [(n_in, n_out, 1)])
+
+
+PARAMETERS = {
+    "mnist, fashion": (
+        [(1, 8, 3), (8, 16, 3), (16, 32, 3)],
+        [(8, 288), (32, 16, 3), (16, 8, 3), (8, 1, 3), (1,)],
+    ),
+    "omniglot": (
+        [(1, 32, 4), (32, 32, 4), (32, 64, 4), (64, 64, 4), (64, 128, 4), (128, 128, 4)],
+        [(8, 512), (128, 128, 5), (128, 64, 4), (64, 64, 4), (64, 32, 4), (32, 32, 4), (32, 1, 4), (1,)],
+    ),
+    "news20": (
+        [(2000, 512), (512, 512), (512, 256), (256, 128)],
+        [(8, 128), (128, 256), (256, 512), (512, 512), (512, 2000), (2000,)],
+    ),
+    "cifar": (
+        [(3, 32, 3), *block(32, 32), *block(32, 64), *block(64, 128), *block(128, 256)],
+        [(8, 4096), (4096,), *block(256, 128), *block(128, 64), *block(64, 32), *block(32, 32), (32, 3, 3), (3,)],
+    ),
+    "celeba": (
+        [(3, 32, 3), *block(32, 32), *block(32, 64), *block(64, 128), *block(128, 256), *block(256, 256)],
+        [(8, 4096), (4096,), *block(256, 256), *block(256, 128), *block(128, 64), *block(64, 32), *block(32, 32),
+         (32, 3, 3), (3,)],
+    ),
+}  # fmt: skip
+
+
+@EACH
+def test_only_heads_have_a_bias_and_all_weights_the_shapes_of_the_table(name):
+    """SPEC: layers with a norm carry no bias. In residual blocks the norm that takes it away comes later."""
+    encoder, _ = make_encoder(architecture(name), N, generator())
+    decoder = make_decoder(architecture(name), N, 1, generator())
+    assert (shapes(encoder), shapes(decoder)) == PARAMETERS[name]
+
+
+@EACH
+def test_first_weights_are_drawn_as_torchs_layers_draw_theirs(name):
+    """U(-b, b) with b = 1 / sqrt(fan in); a transposed convolution counts its outputs."""
+    for network in (
+        make_encoder(architecture(name), N, generator())[0],
+        make_decoder(architecture(name), N, 1, generator()),
+    ):
+        for part in network.modules():
+            match part:
+                case Conv() | ConvTransposed() | Conv2d() | ConvTranspose2d():
+                    fan_in = part.weight[0, 0].numel()
+                case Linear():
+                    fan_in = part.weight.shape[1]
+                case _:
+                    continue
+            bound, largest = fan_in**-0.5, part.weight.abs().max().item()
+            assert largest <= bound
+            assert largest > 0.9 * bound
+            assert abs(part.weight.mean()) < 4 * bound / (3 * part.weight.numel()) ** 0.5
+
+
+@pytest.mark.parametrize("side", [5, 6, 7, 12, 13, 33])
+def test_residual_networks_come_back_to_any_size(side):
+    arch = Architecture((3, side, side + 1), "resnet", "gaussian_learnt", (4,) * 2, (8,))
+    encoder, size = make_encoder(arch, 1, generator())
+    decoder = make_decoder(arch, 1, 0, generator())
+    with torch.no_grad():
+        assert encoder(torch.rand(1, BATCH, prod(arch.input_shape))).shape == (1, BATCH, size)
+        assert decoder(torch.rand(1, BATCH, 4)).shape == (1, BATCH, 2 * prod(arch.input_shape))
+    assert any(isinstance(part, Norm) for part in encoder.modules())
+
+
+def test_projections_look_at_the_deepest_d_alone_or_at_all():
+    for n_projections, widths in ((0, []), (1, [128]), (3, [16, 16, 128])):
+        arch = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 3, (16,) * 2, n_projections=n_projections)
+        bottom_up = BottomUp(arch, N, generator())
+        assert [part.hidden[0].linear.weight.shape[1] for part in bottom_up.projections] == widths
+        for part in bottom_up.projections:
+            assert shapes(part)[1:] == [(512, 64), (64,)]  # SPEC: one hidden layer of 512, then 64
+        d = bottom_up(torch.rand(N, BATCH, 784))
+        seen = bottom_up.projected(d)
+        assert [p.shape for p in seen] == [(N, BATCH, 64)] * n_projections
+        for part, of_depth, found in zip(bottom_up.projections, d[3 - n_projections :], seen, strict=True):
+            torch.testing.assert_close(part(of_depth), found)
