@@ -163,14 +163,15 @@ CONTRASTIVE = QUICK | {"augment": nudged, "contrastive_weight": 5.0}
 
 
 def test_a_contrastive_fit_goes_on_in_a_subtree(tmp_path, monkeypatch):
-    whole = TreeVAE(**CONTRASTIVE).fit(samples())
+    settings = CONTRASTIVE | {"epochs": 1}
+    whole = TreeVAE(**settings).fit(samples())
     with monkeypatch.context() as patched:
-        stop_after(80, patched)
+        stop_after(40, patched)
         with pytest.raises(Killed):
-            TreeVAE(**CONTRASTIVE).fit(samples(), checkpoint=tmp_path)
+            TreeVAE(**settings).fit(samples(), checkpoint=tmp_path)
     (task,) = RunFolder(tmp_path).load().about["grove"]["tasks"]
     assert task["stage"] == "subtree"
-    assert_same_model(TreeVAE(**CONTRASTIVE).fit(samples(), checkpoint=tmp_path), whole)
+    assert_same_model(TreeVAE(**settings).fit(samples(), checkpoint=tmp_path), whole)
 
 
 # -- changed ------------------------------------------------------------------------------------------------------
