@@ -60,14 +60,14 @@ def write_within(axes: Axes, x: float, y: float, text: str, width: float, **styl
 
 
 def write_list(axes: Axes, x: float, y: float, words: Sequence[str], width: float, between: str, **style: Any) -> None:
-    """Write as many of the words, from the first on, as fit into ``width``; none if the first does not fit."""
-    words = list(words)
-    written = write(axes, x, y, between.join(words), **style)
-    while words and _inches(axes, written) > width:
-        words.pop()
-        written.set_text(between.join(words))
-    if not words:
+    """Write as many of the words, from the first on, as fit into ``width``; the first in any case, as it fits."""
+    for n in range(len(words), 1, -1):
+        written = write(axes, x, y, between.join(words[:n]), **style)
+        if _inches(axes, written) <= width:
+            return
         written.remove()
+    for word in words[:1]:
+        write_within(axes, x, y, word, width, **style)
 
 
 def draw_images(

@@ -114,7 +114,7 @@ def word_contrast(inside: np.ndarray, outside: np.ndarray, floor: float, frequen
 
 
 def leaf_attributes(
-    tree: Tree, labels: Any, attributes: Any, names: Sequence[str], n: int = 6
+    tree: Tree, labels: Any, attributes: Any, names: Sequence[str], n: int = 5
 ) -> list[list[Frequency]]:
     """The attributes whose frequency in each leaf differs most from that in all samples, largest difference first.
 

@@ -45,7 +45,7 @@ TREE_WIDTH = 7.2  # from the root to the leaves, if the levels are then not too 
 LEVEL = (0.75, 1.6)  # narrowest and widest level
 SHARE, PURITY = 0.5, 0.55  # columns
 CLASS, CLASS_LETTER = (0.9, 2.2), 0.11  # narrowest and widest column, and what a letter takes
-WORD, ATTRIBUTE, IMAGE = 0.68, 1.32, 0.5  # for each of them
+WORD, ATTRIBUTE, IMAGE = 0.68, 1.55, 0.5  # for each of them
 WORD_ROW, ATTRIBUTE_ROW, IMAGE_GAP = 0.43, 0.56, 0.08  # heights of rows, and how much higher they are than an image
 
 

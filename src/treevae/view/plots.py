@@ -122,7 +122,7 @@ def word_picture(
 
 
 def attribute_picture(
-    model: TreeVAE, X: Any, attributes: Any, names: Sequence[str], *, n_attributes: int = 6
+    model: TreeVAE, X: Any, attributes: Any, names: Sequence[str], *, n_attributes: int = 5
 ) -> Figure:
     """A figure of the tree with the attributes whose frequency in each leaf differs most from that in all samples.
 
@@ -139,7 +139,7 @@ def attribute_picture(
         Whether a sample has an attribute: bool, or 0 and 1.
     names : sequence of str
         The attributes' names, one for each column; underscores are shown as spaces.
-    n_attributes : int, default=6
+    n_attributes : int, default=5
         Attributes at a leaf.
     """
     need_matplotlib()
