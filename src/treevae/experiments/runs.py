@@ -12,11 +12,14 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data import DataSet, load
 from ..estimator import TreeVAE
 from .records import record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def run(
@@ -42,11 +45,16 @@ def run(
     return written
 
 
-def picture(model: TreeVAE, data: DataSet) -> Any:
-    """The tree with what the data set has to show at its leaves."""
-    from ..view.plots import tree_picture
+def picture(model: TreeVAE, data: DataSet) -> Figure:
+    """The tree with what the data set has to show at its leaves: attributes, words or images of the test samples."""
+    from ..view import attribute_picture, tree_picture, word_picture
 
-    return tree_picture(model, data.x_test, data.y_test, data.class_names)
+    x, y, names = data.x_test, data.y_test, data.class_names
+    if data.attributes_test is not None and data.attribute_names is not None:
+        return attribute_picture(model, x, data.attributes_test, data.attribute_names)
+    if data.feature_names is not None:
+        return word_picture(model, x, data.feature_names, y, names)
+    return tree_picture(model, x, y, names)
 
 
 def main() -> None:
