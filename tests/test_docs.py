@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,30 @@ def test_the_readmes_table_is_the_recorded_run():
     for method, scores in recorded["scores_percent"].items():
         row = f"| {method} | " + " | ".join(f"{scores[name]:.1f}" for name in ("DP", "LP", "ACC", "NMI")) + " |"
         assert row in README
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("Fashion", "fashion"), ("20Newsgroups", "news20"), ("Omniglot-5", "omniglot5"), ("CIFAR-10", "cifar10")],
+)
+def test_the_tables_of_results_are_the_recorded_runs(label, name):
+    runs = [json.loads(path.read_text()) for path in (ROOT / "results").glob(f"{name}-*-seed*.json")]
+    assert all({"command", "device", "versions", "parameters", "stages", "tree"} <= set(run) for run in runs)
+
+    def shown(values: list[float], digits: int) -> str:
+        mean = f"{statistics.mean(values):.{digits}f}".replace("-", "−")
+        return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+    scores = {score: shown([run["scores_percent"][score] for run in runs], 1) for score in ("ACC", "NMI")}
+    (row,) = [line for line in README.splitlines() if line.startswith(f"| {label}")]
+    seeds, acc, _, nmi, _ = (cell.strip() for cell in row.strip("|").split("|")[1:])
+    assert (seeds, acc, nmi) == (str(len(runs)), scores["ACC"], scores["NMI"])
+    (row,) = [
+        line for line in (ROOT / "docs" / "results.md").read_text().splitlines() if line.startswith(f"| {label},")
+    ]
+    elbo = shown([run["elbo"]["ELBO"] for run in runs], 2 if len(runs) > 1 else 1)
+    for figure in (elbo, scores["ACC"], scores["NMI"]):
+        assert figure in row
 
 
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "benchmarks/RECORDS.md"])
