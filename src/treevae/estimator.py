@@ -272,17 +272,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         first = models[0]
         reader = clone(first)  # learns the features' number and names; an earlier fit stays whole until a new one ends
         X, form, arch, units, x = reader._check(X, save_every)
-        least = 2 if first.contrastive_weight == 0 else 4  # rows: two samples, in two views each
-        plan = Plan.paper(
-            int(first.epochs),
-            int(first.n_leaves),
-            max(least, min(int(first.batch_size), len(x) // 10)),
-            int(first.n_init),
-            first.leaf_rule,
-            float(first.learning_rate),
-            float(first.contrastive_weight),
-            first.contrastive_loss,
-        )
+        plan = first._plan(len(x))
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
         parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
@@ -319,6 +309,24 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         keep()
         for model in models:
             model._warn_of_fewer_leaves()
+
+    def _plan(self, n_samples: int) -> Plan:
+        """The stages of training on so many samples."""
+        return Plan.paper(
+            int(self.epochs),
+            int(self.n_leaves),
+            self._batch_rows(n_samples),
+            int(self.n_init),
+            self.leaf_rule,
+            float(self.learning_rate),
+            float(self.contrastive_weight),
+            self.contrastive_loss,
+        )
+
+    def _batch_rows(self, n_samples: int) -> int:
+        """Rows in a training step, so few that small data can be split too."""
+        least = 2 if self.contrastive_weight == 0 else 4  # two samples, in two views each
+        return max(least, min(int(self.batch_size), n_samples // 10))
 
     def _check(self, X: Any, save_every: float) -> tuple[np.ndarray, InputForm, Architecture, Units, torch.Tensor]:
         """X as a matrix, its form, the networks for it, its units, and what the model will see; or an error."""
@@ -587,15 +595,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _check_parameters(self) -> None:
         self._device()
-        for name in (
-            "n_leaves",
-            "max_depth",
-            "transformation_layers",
-            "router_layers",
-            "n_init",
-            "epochs",
-            "batch_size",
-        ):
+        if self.tree is None or self.max_depth != 0:  # a given tree may be the root alone
+            _positive("max_depth", self.max_depth)
+        for name in ("n_leaves", "transformation_layers", "router_layers", "n_init", "epochs", "batch_size"):
             _positive(name, getattr(self, name))
         if not (isinstance(self.learning_rate, Real) and 0 < self.learning_rate < np.inf):
             raise ValueError(f"learning_rate={self.learning_rate!r} must be a positive number")
