@@ -79,13 +79,15 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), or the one
         that adds most to the reconstruction loss or to the negative ELBO.
     n_init : int, default=1
-        Candidates trained side by side for the first tree and for every split. The one with the lowest loss is kept,
-        leaving out those whose smaller child holds less than 5 % of the samples. 1 is the paper.
+        Candidates trained side by side for the first tree and for every split. The one with the best ELBO, its KL
+        weighted as in training, is kept, leaving out those whose smaller child holds less than 5 % of the samples. 1 is
+        the paper. Augmentation and contrastive loss play no part in this choice.
     augment : {"cifar", "celeba", "omniglot"} or callable, default=None
         Train on changed versions of the samples, drawn anew at every step; they are the paper's: crops, flips and
         colours for photographs, a weaker set for faces, small turns and shifts for drawings. Or any function that takes
-        and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training device. It should take its
-        random numbers from torch, which is seeded before every call.
+        and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training device, in the units of the
+        model (see ``likelihood``: under "gaussian_learnt" vectors are centred and scaled). It should take its random
+        numbers from torch, which is seeded before every call.
     contrastive_weight : float, default=0.0
         Weight of a loss that keeps two augmented versions of a sample together (section 2.6 of the paper, which uses
         100 for photographs); needs ``augment``. It makes groups follow what the versions share instead of, say,
@@ -276,12 +278,12 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
         parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
-        if callable(first.augment):
-            parameters["augment"] = getattr(first.augment, "__qualname__", type(first.augment).__qualname__)
-        identity = (
-            {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
-        )
-        samples = Samples(x, first._device())
+        identity = {}
+        if checkpoint is not None:
+            identity = {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
+            if callable(first.augment):  # it has no name that says what it does; what it does is
+                identity["augment"] = fingerprint(first._try_augmentation(x, form, arch.likelihood).cpu().numpy())
+        samples = Samples(x, first._device(), largest=arch.largest_activation)
         grove = partial(Grove, arch, samples, plan, tree=first.tree, augment=first._augmentation())
         fitting = Fitting(grove, seeds, identity, first.verbose)
 
@@ -338,11 +340,33 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         units = Units.of(form, arch.likelihood, X)
         x = units.to_model(X, arch.likelihood)
         self._check_samples(x)
-        if (augment := self._augmentation()) is not None:
-            if isinstance(self.augment, str) and not form.is_image:
-                raise ValueError(f"augment={self.augment!r} needs images; X has shape {X.shape}")
-            Views(augment, form.shape, 1).draw(x[None, :2], [0])  # what does not work is found out now
+        if self.augment is not None:
+            self._try_augmentation(x, form, arch.likelihood)
         return X, form, arch, units, x
+
+    def _try_augmentation(self, x: torch.Tensor, form: InputForm, likelihood: str) -> torch.Tensor:
+        """Views of the first samples, on the training device; raises what would go wrong hours later."""
+        augment = self._augmentation()
+        assert augment is not None
+        if isinstance(self.augment, str):
+            if not form.is_image:
+                raise ValueError(f"augment={self.augment!r} needs images; X has {form.n_features} features")
+            if x.min() < 0 or x.max() > 1:
+                raise ValueError(
+                    f"augment={self.augment!r} needs pixels in [0, 1] or uint8; X ranges from {float(x.min()):g} to "
+                    f"{float(x.max()):g}"
+                )
+        views = Views(augment, form.shape, 1)
+        views.draw(x[None, : self._batch_rows(len(x))].to(self._device()), [0])
+        low, high = float(views.held.min()), float(views.held.max())
+        if not np.isfinite(low + high):
+            raise ValueError("augment returned NaN or infinity for the first samples of X")
+        if likelihood == "bernoulli" and (low < 0 or high > 1):
+            raise ValueError(
+                f"augment returned values from {low:g} to {high:g}, but likelihood='bernoulli' needs them in [0, 1]; "
+                "clamp them, or fit with another likelihood"
+            )
+        return views.held
 
     def _augmentation(self) -> Augment | None:
         return AUGMENTATIONS[self.augment] if isinstance(self.augment, str) else self.augment
@@ -479,7 +503,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def _ask(self, X: Any, question: Callable[[torch.Tensor], torch.Tensor], light: bool = True) -> np.ndarray:
         """The answer of the module, in eval mode, for all samples; light questions run at most one decoder each."""
         check_is_fitted(self)
-        samples = Samples(self._to_model(X), self._where())
+        samples = Samples(self._to_model(X), self._where(), largest=self.module_.arch.largest_activation)
         return over(self.module_, samples, question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
 
     def _to_model(self, X: Any) -> torch.Tensor:
@@ -687,7 +711,7 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: st
     model._form = files.rebuild(InputForm, about["form"])
     stages = {name: files.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
     model.plan_ = files.rebuild(Plan, about["plan"] | stages)
-    model.history_, model.seconds_ = about["history"], about["seconds"]
+    model.history_, model.seconds_ = about["history"], about.get("seconds", [])
     model.labels_ = tensors.pop("labels").numpy()
     model._units = Units(tensors.pop("shift").numpy(), float(about["scale"]))
     model.n_features_in_ = model._form.n_features

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+import zlib
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from ..metrics import accuracy, contingency, dendrogram_purity, leaf_purity, nmi
 from ..model import descent
 from ..model.elbo import TERMS
 from ..model.scoring import score_terms
+from ..training.runfolder import fingerprint
 from ..training.samples import Samples, over
 
 DRAWS = 10  # Monte Carlo draws behind every ELBO
@@ -35,6 +38,8 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str) -> dict[str, 
         "parameters": {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")},
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
         "versions": versions(),
+        "source": source(),
+        "train_samples": fingerprint(data.x_train),
         "seconds": model.seconds_[-1],
         "stages": stages(model),
         "tree": json.loads(model.tree_.to_json()),
@@ -132,5 +137,13 @@ def versions() -> dict[str, str]:
     return {"treevae": __version__, "python": platform.python_version(), **libraries}
 
 
+def source() -> str:
+    """A fingerprint of the package's code, which a version does not tell apart between releases."""
+    package = Path(__file__).parents[1]
+    code = b"".join(path.read_bytes() for path in sorted(package.rglob("*.py")))
+    return f"{zlib.crc32(code):08x}"
+
+
 def _samples(model: TreeVAE, X: np.ndarray) -> Samples:
-    return Samples(model._to_model(X), next(model.module_.parameters()).device)
+    module = model.module_
+    return Samples(model._to_model(X), next(module.parameters()).device, largest=module.arch.largest_activation)

@@ -1,4 +1,4 @@
-"""The schedule as data: what is trained, for how long, with which weight on the KL (SPEC: the paper's appendix D.1)."""
+"""The schedule as data: what is trained, for how long, with which weight on the KL (the paper's appendix E.1)."""
 
 from __future__ import annotations
 
