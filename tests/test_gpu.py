@@ -10,7 +10,7 @@ from twin import Twin
 
 from treevae import TreeVAE
 from treevae.data.augment import AUGMENTATIONS
-from treevae.model import descent, kernels
+from treevae.model import convolutions, descent, kernels
 from treevae.model.contrastive import VARIANTS, contrast
 from treevae.model.convolutions import Norm, enlarged, halved
 from treevae.model.elbo import TERMS
@@ -365,3 +365,41 @@ def test_a_contrastive_fit_of_two_seeds_side_by_side(caplog):
         for name in ("reconstruction", "kl_root", "contrast_bottom_up", "contrast_routers"):
             assert epochs[0][name] == pytest.approx(alone.history_[0][name], rel=5e-2, abs=2e-2)
     assert models[0].history_[0] != models[1].history_[0]
+
+
+@pytest.mark.parametrize("n_lanes", [8, 3])
+def test_lanes_change_nothing(monkeypatch, n_lanes):
+    """A captured step of ten decoders in float32, more nodes than lanes: to the bit as in one lane, every time."""
+    module = TreeVAEModule(RESNET, [grown(10)], torch.Generator().manual_seed(0)).to(GPU)
+    start = {name: value.clone() for name, value in module.state_dict().items()}
+    x = images(RESNET, 32).to(GPU)
+    noise = descent.noise_for(module.nodes, 32, torch.Generator(GPU).manual_seed(2))
+    named = [value for name, value in module.named_parameters() if "projections" not in name]
+
+    def step():
+        terms = module.elbo(x, noise)
+        return terms.values.detach(), *torch.autograd.grad(terms.loss(0.5), named)
+
+    def replayed(lanes: int) -> list[list[torch.Tensor]]:
+        monkeypatch.setattr(convolutions, "N_LANES", lanes)
+        found, graph = captured(step)
+        results = []
+        for _ in range(5):
+            module.load_state_dict(start)
+            graph.replay()
+            torch.cuda.synchronize()
+            results.append([tensor.clone() for tensor in found])
+        return results
+
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    (alone, *_) = replayed(1)
+    for result in replayed(n_lanes):
+        for ours, theirs in zip(result, alone, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def grown(n_leaves: int) -> Tree:
+    tree = Tree()
+    while len(tree.leaves) < n_leaves:
+        tree = tree.split(min(tree.leaves, key=tree.depth))
+    return tree
