@@ -108,14 +108,9 @@ def ari(leaf_index: ArrayLike, y: ArrayLike) -> float:
     A clustering worse than chance is below 0, but never below -1/2.
     """
     counts = contingency(leaf_index, y)
-    (
-        both,
-        leaves,
-        classes,
-        every,
-    ) = (  # pairs in one cell, in one leaf, of one class, and all; Python's integers are exact
-        int((n * (n - 1) // 2).sum()) for n in (counts, counts.sum(axis=1), counts.sum(axis=0), counts.sum())
-    )
+    parts = (counts, counts.sum(axis=1), counts.sum(axis=0), counts.sum())
+    # pairs in one leaf and of one class, in one leaf, of one class, and all; Python's integers do not overflow
+    both, leaves, classes, every = (int((n * (n - 1) // 2).sum()) for n in parts)
     # (both - expected) / (mean of leaves and classes - expected) with expected = leaves classes / every
     most = (leaves + classes) * every - 2 * leaves * classes
     return 2 * (both * every - leaves * classes) / most if most else 1.0
