@@ -154,6 +154,38 @@ def test_score_samples_averages_the_elbo(grey):
     assert abs((grey.score_samples(GREY) - exact).mean()) < 1.0
 
 
+@pytest.mark.parametrize("bound", ["iwae", "paper"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"network": "cnn", "likelihood": "bernoulli"},
+        {"network": "cnn", "likelihood": "gaussian"},
+        {"network": "mlp", "likelihood": "gaussian_learnt"},
+    ],
+    ids=lambda changes: "-".join(changes.values()),
+)
+def test_log_likelihood_is_above_the_elbo_and_the_same_in_any_company(changes, bound):
+    model = TreeVAE(tree=Tree().split(0).split(1), **SMALL | changes).fit(GREY)
+    found = model.log_likelihood(GREY, 50, bound)
+    assert found.shape == (60,)
+    assert found.dtype == np.float32
+    assert found.mean() > model.score(GREY)
+    np.testing.assert_allclose(model.log_likelihood(GREY[7:9], 50, bound), found[7:9], rtol=1e-5)
+
+
+def test_log_likelihood_is_in_the_units_of_x(vectors):
+    bigger = TreeVAE(tree=Tree().split(0).split(1), **SMALL).fit(VECTORS * 10)
+    gap = vectors.log_likelihood(VECTORS, 20) - bigger.log_likelihood(VECTORS * 10, 20)
+    np.testing.assert_allclose(gap, 4 * np.log(10), rtol=1e-3)
+
+
+def test_log_likelihood_refuses_what_it_does_not_know(grey):
+    with pytest.raises(ValueError, match="bound='elbo'; allowed are 'iwae'"):
+        grey.log_likelihood(GREY, bound="elbo")
+    with pytest.raises(ValueError, match="draws=0 must be a whole number of at least 1"):
+        grey.log_likelihood(GREY, draws=0)
+
+
 def test_best_path_runs_one_decoder_a_sample(grey, monkeypatch):
     winners = grey.predict(GREY)
     x = torch.from_numpy(GREY.reshape(60, -1))

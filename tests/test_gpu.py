@@ -10,7 +10,7 @@ from twin import Twin
 
 from treevae import TreeVAE
 from treevae.data.augment import AUGMENTATIONS
-from treevae.model import convolutions, descent, kernels
+from treevae.model import convolutions, descent, evidence, kernels
 from treevae.model.contrastive import VARIANTS, contrast
 from treevae.model.convolutions import Norm, enlarged, halved
 from treevae.model.elbo import TERMS
@@ -52,6 +52,24 @@ def test_fused_elbo_and_gradients_equal_the_recursive_twin(tree, arch, training)
 @pytest.mark.parametrize("arch", LARGE.values(), ids=LARGE.keys())
 def test_large_networks_in_full_precision_equal_the_recursive_twin(arch, training):
     assert_fused_is_the_twin(TREES["one-child nodes"], arch, training, 5e-3)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
+def test_importance_weights_equal_the_recursive_twin(tree, arch):
+    module, x = random_module(arch, [tree], False), random_x(arch)
+    noise = descent.noise_for(module.nodes, BATCH, torch.Generator().manual_seed(4))
+    expected = Twin(module).log_weight(x, noise_by_node(module, noise))
+    fused, x = module.float().to(GPU), x.float().to(GPU)
+    d = fused.d(x)
+    found = descent.infer(fused.nodes, d, [level.float().to(GPU) for level in noise])
+    weight = evidence.importance_weight(fused.nodes, d, found, x)
+    torch.testing.assert_close(weight.cpu().double(), expected, rtol=2e-4, atol=2e-4)
+    with kernels.plain(), torch.no_grad():
+        plain = [evidence.evidence(fused, x, 7, bound) for bound in evidence.BOUNDS]
+    with torch.no_grad():
+        for bound, value in zip(evidence.BOUNDS, plain, strict=True):
+            torch.testing.assert_close(evidence.evidence(fused, x, 7, bound), value, rtol=2e-4, atol=2e-4)
 
 
 def assert_fused_is_the_twin(tree: Tree, arch: Architecture, training: bool, tolerance: float) -> None:

@@ -22,6 +22,7 @@ from .data.augment import AUGMENTATIONS
 from .data.units import Units
 from .fitting import Fitting
 from .model.contrastive import VARIANTS
+from .model.evidence import BOUNDS, evidence
 from .model.likelihoods import LIKELIHOODS
 from .model.module import TreeVAEModule
 from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, NETWORKS, Architecture
@@ -427,11 +428,34 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         The draws depend on the sample alone, so the score of a sample is the same in any company, up to rounding.
         """
         elbo = self._ask(X, lambda x: score_terms(self.module_, x, SCORE_DRAWS).elbo, light=False)
-        return elbo - np.float32(self._form.n_features * np.log(self._units.scale))
+        return self._units.log_density(elbo, self._form.n_features)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean ELBO of the samples in nats; higher is better."""
         return float(self.score_samples(X).mean(dtype=np.float64))
+
+    def log_likelihood(self, X: Any, draws: int = 1000, bound: str = "iwae") -> np.ndarray:
+        """An estimate of log p(x) of each sample in nats, from so many Monte Carlo draws.
+
+        Each draw runs every decoder once, so 1,000 draws of many samples want a GPU. As with :meth:`score_samples`, the
+        draws depend on the sample alone, and the value of a sample is the same in any company, up to rounding.
+
+        Parameters
+        ----------
+        X : samples as in :meth:`fit`
+        draws : int, default=1000
+            The bound rises towards log p(x) as they grow; memory does not.
+        bound : {"iwae", "paper"}, default="iwae"
+            "iwae" is the importance-weighted bound: in expectation it is at least the ELBO and at most log p(x).
+            "paper" is what the paper reports as log-likelihood, the log-mean-exp of ELBOs; it can exceed log p(x), so
+            take it for comparison with the paper alone.
+        """
+        check_is_fitted(self)
+        if bound not in BOUNDS:
+            raise ValueError(f"bound={bound!r}; allowed are 'iwae' (a lower bound) and 'paper' (to compare with it)")
+        n = _positive("draws", draws)
+        estimate = self._ask(X, lambda x: evidence(self.module_, x, n, bound), light=False)
+        return self._units.log_density(estimate, self._form.n_features)
 
     def reconstruct(self, X: Any, path: str = "best") -> np.ndarray:
         """The model's idea of each sample, in the form and units of X.

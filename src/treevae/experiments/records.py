@@ -15,9 +15,10 @@ import torch
 from .. import __version__
 from ..data import DataSet
 from ..estimator import TreeVAE
-from ..metrics import accuracy, contingency, dendrogram_purity, leaf_purity, nmi
+from ..metrics import accuracy, ari, contingency, dendrogram_purity, leaf_purity, nmi
 from ..model import descent
 from ..model.elbo import TERMS
+from ..model.evidence import BOUNDS, bits_per_dimension
 from ..model.scoring import score_terms
 from ..training.runfolder import fingerprint
 from ..training.samples import Samples, over
@@ -26,8 +27,11 @@ DRAWS = 10  # Monte Carlo draws behind every ELBO
 ACTIVE = 0.01  # variance, over samples, of the mean of a latent dimension that is in use
 
 
-def record(model: TreeVAE, data: DataSet, seed: int, command: str) -> dict[str, Any]:
-    """All that is worth keeping of a model fitted on a data set's training samples."""
+def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 0) -> dict[str, Any]:
+    """All that is worth keeping of a model fitted on a data set's training samples.
+
+    Estimates of log p(x) cost as many passes over the test samples as they take ``draws``; with 0 there are none.
+    """
     device = next(model.module_.parameters()).device
     leaves, nodes = model.predict(data.x_test), node_table(model, data.x_test)
     found = {
@@ -47,6 +51,8 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str) -> dict[str, 
         "train_leaf_sizes": np.bincount(model.labels_, minlength=len(model.tree_.leaves)).tolist(),
         "nodes": nodes,
     }
+    if draws:
+        found["likelihood"] = likelihoods(model, data.x_test, draws)
     if data.y_test is not None:
         found["scores_percent"] = scores(model, leaves, data.y_test)
         found["class_names"] = list(data.class_names)
@@ -57,12 +63,13 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str) -> dict[str, 
 
 
 def scores(model: TreeVAE, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Dendrogram purity, leaf purity, accuracy and normalised mutual information, in per cent."""
+    """Dendrogram purity, leaf purity, accuracy, normalised mutual information and adjusted Rand index, in per cent."""
     return {
         "DP": 100 * dendrogram_purity(model.tree_, leaves, y),
         "LP": 100 * leaf_purity(leaves, y),
         "ACC": 100 * accuracy(leaves, y),
         "NMI": 100 * nmi(leaves, y),
+        "ARI": 100 * ari(leaves, y),
     }
 
 
@@ -72,6 +79,23 @@ def elbo_terms(model: TreeVAE, X: np.ndarray) -> dict[str, float]:
     named = dict(zip(TERMS, terms.tolist(), strict=True))
     kl = sum(value for name, value in named.items() if name != "reconstruction")
     return {"ELBO": named["reconstruction"] - kl, "RL": -named["reconstruction"], **named}
+
+
+def likelihoods(model: TreeVAE, X: np.ndarray, draws: int) -> dict[str, Any]:
+    """The mean of both estimates of log p(x) over samples, in nats, and its standard error.
+
+    The error is that of the mean over these samples as an estimate of the mean over all samples of their kind: their
+    standard deviation over the root of their number. How far a bound lies below log p(x) is no part of it.
+    Images under a Gaussian also have the importance-weighted bound in bits per dimension.
+    """
+    found: dict[str, Any] = {"draws": draws}
+    for bound in BOUNDS:
+        values = model.log_likelihood(X, draws, bound).astype(np.float64)
+        error = float(values.std(ddof=1) / np.sqrt(len(values)))
+        found[f"ll_{bound}"] = {"mean": float(values.mean()), "standard_error": error}
+    if model._form.is_image and model.module_.arch.likelihood != "bernoulli":
+        found["bits_per_dimension"] = bits_per_dimension(found["ll_iwae"]["mean"], model.n_features_in_)
+    return found
 
 
 def stages(model: TreeVAE) -> list[dict[str, Any]]:

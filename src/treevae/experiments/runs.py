@@ -1,6 +1,6 @@
 """Fits a data set by the paper's recipe and records what comes out.
 
-    python -m treevae.experiments.runs NAME --root DATA [--seeds 3] [--out results] [--checkpoint FOLDER]
+    python -m treevae.experiments.runs NAME --root DATA [--seeds 3] [--draws 1000] [--out results] [--checkpoint FOLDER]
 
 All seeds are trained side by side. Each gives a record, results/NAME-LEAVES-seedN.json; the first one also a picture of
 its tree. With --checkpoint a run that is killed goes on where it was when the same command is given again.
@@ -21,6 +21,8 @@ from .records import record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DRAWS = 1000  # behind every estimate of log p(x), as in the paper
+
 
 def run(
     name: str,
@@ -30,6 +32,7 @@ def run(
     changes: dict[str, Any],
     checkpoint: Path | None = None,
     command: str = "",
+    draws: int = DRAWS,
 ) -> list[Path]:
     """The files written: a record for each seed, and a picture."""
     data = load(name, root)
@@ -38,7 +41,7 @@ def run(
     written = []
     for seed, model in zip(seeds, models, strict=True):
         path = out / f"{name}-{model.n_leaves}-seed{seed}.json"
-        path.write_text(json.dumps(record(model, data, seed, command), indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(record(model, data, seed, command, draws), indent=1) + "\n", encoding="utf-8")
         written.append(path)
     written.append(out / f"{name}-{models[0].n_leaves}-seed{seeds[0]}.png")
     picture(models[0], data).savefig(written[-1])
@@ -66,15 +69,16 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--n-leaves", type=int, help="other than the recipe's")
     parser.add_argument("--epochs", type=int, help="other than the recipe's")
+    parser.add_argument("--draws", type=int, default=DRAWS, help="behind each estimate of log p(x); 0: no estimates")
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--checkpoint", type=Path)
     given = parser.parse_args()
     changes = {name: value for name in ("n_leaves", "epochs") if (value := getattr(given, name)) is not None}
-    options = {"seeds": given.seeds, "first_seed": given.first_seed} | changes
+    options = {"seeds": given.seeds, "first_seed": given.first_seed, "draws": given.draws} | changes
     words = [f"--{option.replace('_', '-')} {value}" for option, value in options.items()]
     command = " ".join(["python -m treevae.experiments.runs", given.name, *words])
     seeds = range(given.first_seed, given.first_seed + given.seeds)
-    for path in run(given.name, seeds, given.root, given.out, changes, given.checkpoint, command):
+    for path in run(given.name, seeds, given.root, given.out, changes, given.checkpoint, command, given.draws):
         print(f"wrote {path}")
 
 
