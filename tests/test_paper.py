@@ -504,6 +504,13 @@ def test_a_table_of_another_scale_says_so(tmp_path):
     assert said not in (tmp_path / "tables" / "sizes.md").read_text()
 
 
+def test_data_that_are_not_the_published_ones_are_named(tmp_path):
+    said = "60 + 10 samples, not the paper's 60,000 + 10,000"
+    Store(tmp_path).write(cell_of(), {"scores_percent": {"ACC": 50.0}, "note": said})
+    assert f"Fashion: {said}." in treevae("paper", "show", "sizes", "--results", tmp_path)
+    assert said in (tmp_path / "tables" / "sizes.md").read_text()
+
+
 def test_attributes_are_of_one_tree(tmp_path):
     for seed in (0, 1):
         attributes = {name: [10.0 + seed] * 7 for _, name, _, _ in tables.ATTRIBUTES}  # a leaf was pruned

@@ -116,7 +116,10 @@ def run_table(
         typer.echo("Interrupted. Nothing is lost: the same command goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if failed:
-        raise ValueError(f"{failed} of {len(jobs)} fits failed; the same command tries them again")
+        raise ValueError(
+            f"{failed} of {len(jobs)} fits failed; the same command tries them again, from the states in "
+            f"{results / 'running'} where there are any: remove one to start its fit anew"
+        )
     typer.echo(f"All {len(cells)} cells are in {results}. Next: treevae paper show {table}")
 
 

@@ -13,10 +13,10 @@ from .tables import DATA_TITLES, Entry, Figure, Row, Table
 
 NOT_RUN, NOT_RECORDED, NONE = "not run", "not recorded", "–"
 BETTER, WORSE, SAME = "▲", "▼", "="
-LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed; ± is one sd over seeds"
+LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed; ± is one sd over seeds."
 DIGITS = 1  # of figures that the paper does not have
 LATEX_MARKS = {BETTER: r"$\uparrow$", WORSE: r"$\downarrow$", SAME: "$=$"}
-LATEX_LEGEND = LEGEND.translate({ord(BETTER): "↑", ord(WORSE): "↓"})
+ARROWS = {ord(BETTER): "↑", ord(WORSE): "↓"}  # what every font of LaTeX has
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Shown:
     mark: str  # of the comparison; empty where there is none
     paper: str
     seeds: int
+    notes: tuple[str, ...] = ()  # in what the data of our fits were not the published ones
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,14 @@ def shown(row: Row, entry: Entry, store: Store, scale: float, one_seed: bool) ->
     mean = statistics.mean(values)
     sd = statistics.stdev(values) if len(values) > 1 else None if method.seeded else 0.0
     digits = DIGITS if entry.paper is None else entry.paper.digits
-    return Shown(_written(mean, sd, digits), compare(mean, entry.paper, entry.score.better), paper, len(values))
+    notes = tuple(dict.fromkeys(record["note"] for record in records if record.get("note")))
+    return Shown(_written(mean, sd, digits), compare(mean, entry.paper, entry.score.better), paper, len(values), notes)
+
+
+def remarks(table: Table, found: Sequence[Line]) -> list[str]:
+    """What a reader must know: the marks, what is particular to the table, and to the data that were fitted."""
+    notes = dict.fromkeys(f"{line.data}: {note}." for line in found for one in line.figures for note in one.notes)
+    return [LEGEND, *filter(None, [table.note]), *notes]
 
 
 def compare(mean: float, paper: Figure | None, better: int) -> str:
@@ -101,7 +109,7 @@ def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
     def row(cells: Sequence[str]) -> str:
         return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
-    return "\n".join([caption(table, scale), "", row(head), *map(row, body), "", *filter(None, (LEGEND, table.note))])
+    return "\n".join([caption(table, scale), "", row(head), *map(row, body), "", *remarks(table, found)])
 
 
 def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
@@ -112,8 +120,7 @@ def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
         for line in found
     ]
     rows = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *body)]
-    notes = ". ".join(filter(None, (LEGEND, table.note)))
-    return f"**{caption(table, scale)}**\n\n" + "\n".join(rows) + f"\n\n{notes}\n"
+    return f"**{caption(table, scale)}**\n\n" + "\n".join(rows) + f"\n\n{' '.join(remarks(table, found))}\n"
 
 
 def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
@@ -127,10 +134,10 @@ def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
         named = line.data if before is None or before.data != line.data else ""
         figures = (text for one in line.figures for text in (_tex_figure(one.ours, one.mark), _tex_figure(one.paper)))
         rows.append(" & ".join([_tex(named), _tex(line.title), _tex(line.seeds), *figures]) + r" \\")
-    about = " ".join(f"{text}." for text in (caption(table, scale), LATEX_LEGEND)) + f" {table.note}"
+    about = f"{caption(table, scale)}. " + " ".join(remarks(table, found)).translate(ARROWS)
     return "\n".join([
         r"\begin{table}",
-        rf"\caption{{{_tex(about.strip())}}}",
+        rf"\caption{{{_tex(about)}}}",
         r"\centering",
         rf"\begin{{tabular}}{{lll{'rr' * len(table.columns)}}}",
         r"\toprule",
