@@ -178,6 +178,8 @@ def test_a_name_can_be_read_and_differs_where_anything_does():
     assert len({cell.name for cell in different}) == len(different)
     assert cell_of().hash == cell_of(7).hash
     assert cell_of(n_leaves=10) == cell_of()  # a change that changes nothing
+    one, other = cell_of(router_layers=3, n_init=2), cell_of(n_init=2, router_layers=3)
+    assert one.name == other.name
 
 
 def test_every_table_has_cells_with_names_of_their_own():

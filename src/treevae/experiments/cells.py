@@ -38,7 +38,7 @@ class Cell:
     @property
     def about(self) -> str:
         """The cell without its seed, in a form that can be read and stand in a file's name."""
-        words = [f"{name}={_short(value)}" for name, value in self.changes.items()]
+        words = [f"{name}={_short(value)}" for name, value in sorted(self.changes.items())]
         return "-".join([self.data, self.method, *words, *([] if self.scale == 1 else [f"x{self.scale:g}"])])
 
     @property
