@@ -25,7 +25,7 @@ from treevae.training.objectives import SubtreeOnSubset, WholeTree
 from treevae.training.plan import Plan, Stage
 from treevae.training.samples import Samples
 from treevae.training.views import Views
-from treevae.tree import Tree
+from treevae.tree import Tree, balanced
 
 pytestmark = pytest.mark.gpu
 GPU = torch.device("cuda")
@@ -388,7 +388,7 @@ def test_a_contrastive_fit_of_two_seeds_side_by_side(caplog):
 @pytest.mark.parametrize("n_lanes", [8, 3])
 def test_lanes_change_nothing(monkeypatch, n_lanes):
     """A captured step of ten decoders in float32, more nodes than lanes: to the bit as in one lane, every time."""
-    module = TreeVAEModule(RESNET, [grown(10)], torch.Generator().manual_seed(0)).to(GPU)
+    module = TreeVAEModule(RESNET, [balanced(10)], torch.Generator().manual_seed(0)).to(GPU)
     start = {name: value.clone() for name, value in module.state_dict().items()}
     x = images(RESNET, 32).to(GPU)
     noise = descent.noise_for(module.nodes, 32, torch.Generator(GPU).manual_seed(2))
@@ -414,10 +414,3 @@ def test_lanes_change_nothing(monkeypatch, n_lanes):
     for result in replayed(n_lanes):
         for ours, theirs in zip(result, alone, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
-
-
-def grown(n_leaves: int) -> Tree:
-    tree = Tree()
-    while len(tree.leaves) < n_leaves:
-        tree = tree.split(min(tree.leaves, key=tree.depth))
-    return tree

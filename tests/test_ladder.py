@@ -1,14 +1,19 @@
 """The VAE and the LadderVAE: paths instead of trees, with the paper's schedule."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from treevae.baselines.ladder import VAE, LadderVAE, LatentWard, path
+from treevae.baselines.ladder import VAE, LadderVAE, LatentWard, matched_hidden_dim, path
 from treevae.baselines.ward import Ward
+from treevae.model.module import TreeVAEModule
+from treevae.model.networks import Architecture
 from treevae.model.stack import frozen_row
+from treevae.tree import balanced
 
 X = (load_digits().images[:400] / 16).astype(np.float32)
 QUICK = {"network": "mlp", "batch_size": 40, "device": "cpu"}
@@ -94,7 +99,7 @@ def test_training_helps_and_seeds_side_by_side_are_those_alone():
 
 
 def test_a_contrastive_vae_looks_at_the_bottom_up_alone():
-    vae = VAE(epochs=2, augment=lambda x: x + 0.01 * torch.randn_like(x), contrastive_weight=1.0, **QUICK)
+    vae = VAE(epochs=2, augment=lambda x: x * torch.rand(len(x), 1, 1, 1), contrastive_weight=1.0, **QUICK)
     history = vae.fit(X).model_.history_
     epochs = [event for event in history if event["event"] == "EpochEnded"]
     assert all(event["contrast_routers"] == 0 and event["contrast_bottom_up"] > 0 for event in epochs)
@@ -125,3 +130,13 @@ def test_what_is_refused():
         LadderVAE(0).fit(X)
     with pytest.raises(ValueError, match="epochs=0"):
         VAE(epochs=0).fit(X)
+
+
+def test_a_ladder_can_be_as_large_as_a_tree():
+    arch = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 6, (128,) * 5)
+    hidden = matched_hidden_dim(arch, balanced(10))
+    sizes = [
+        sum(value.numel() for value in TreeVAEModule(sized, [tree], torch.Generator()).parameters())
+        for sized, tree in ((arch, balanced(10)), (dataclasses.replace(arch, hidden_dims=(hidden,) * 5), path(5)))
+    ]
+    assert sizes[0] <= sizes[1] < 1.02 * sizes[0]

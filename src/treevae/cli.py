@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from .cli_paper import paper
 from .recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Find the groups, and the groups of groups, hidden in your data. Start with: treevae demo",
 )
+app.add_typer(paper, name="paper")
 
 DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
 FIT_HELP = DATA_HELP + " Or a data set of the paper by name, with its recipe: see treevae data."
@@ -507,7 +509,7 @@ def _write_run(model: TreeVAE, table: Table, known: DataSet | None, folder: Path
         scores = {"ELBO": found["elbo"]["ELBO"], **found.get("scores_percent", {})}
         typer.echo("On the test samples: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) + "\n")
     if find_spec("matplotlib") is not None and (known is not None or table.X.ndim > 2):
-        from .experiments.runs import picture
+        from .experiments.pictures import picture
         from .view.plots import tree_picture
 
         written.append(folder / "tree.png")

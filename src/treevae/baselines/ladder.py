@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimator import TreeVAE
+from ..model.module import TreeVAEModule
+from ..model.networks import Architecture
 from ..training.plan import Plan, Stage
 from ..tree import Tree
 from .ward import Ward
@@ -33,6 +37,23 @@ def path(depth: int) -> Tree:
         end, other = tree.children(end)
         tree = tree.prune(other)
     return tree
+
+
+def matched_hidden_dim(arch: Architecture, tree: Tree) -> int:
+    """The width of hidden layers at which a LadderVAE has about as many parameters as a TreeVAE with this tree."""
+
+    def size(hidden: int, tree: Tree) -> int:
+        sized = replace(arch, hidden_dims=(hidden,) * len(arch.hidden_dims))
+        return sum(value.numel() for value in TreeVAEModule(sized, [tree], torch.Generator()).parameters())
+
+    ladder, wanted = path(arch.n_levels - 1), size(arch.hidden_dims[0], tree)
+    low, high = 1, 2
+    while size(high, ladder) < wanted:
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if size(middle, ladder) < wanted else (low, middle)
+    return high
 
 
 class _Path(TreeVAE):

@@ -22,6 +22,7 @@ from ..model.evidence import BOUNDS, bits_per_dimension
 from ..model.scoring import score_terms
 from ..training.runfolder import fingerprint
 from ..training.samples import Samples, over
+from ..tree import Tree
 
 DRAWS = 10  # Monte Carlo draws behind every ELBO
 ACTIVE = 0.01  # variance, over samples, of the mean of a latent dimension that is in use
@@ -34,12 +35,15 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
     """
     device = next(model.module_.parameters()).device
     leaves, nodes = model.predict(data.x_test), node_table(model, data.x_test)
+    parameters = {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")}
+    if model.tree is not None:
+        parameters["tree"] = json.loads(model.tree.to_json())
     found = {
         "data": data.name,
         "note": data.note,
         "seed": seed,
         "command": command,
-        "parameters": {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")},
+        "parameters": parameters,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
         "versions": versions(),
         "source": source(),
@@ -53,19 +57,46 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
     }
     if draws:
         found["likelihood"] = likelihoods(model, data.x_test, draws)
+    return found | compared(model.tree_, leaves, data)
+
+
+def record_of_labels(
+    tree: Tree | None, labels: np.ndarray, data: DataSet, seed: int, command: str, seconds: float
+) -> dict[str, Any]:
+    """All that is worth keeping of a clustering of a data set's test samples, its clusters being leaves or not."""
+    return {
+        "data": data.name,
+        "note": data.note,
+        "seed": seed,
+        "command": command,
+        "device": platform.machine(),
+        "versions": versions(),
+        "seconds": round(seconds, 3),
+        "tree": None if tree is None else json.loads(tree.to_json()),
+    } | compared(tree, labels, data)
+
+
+def compared(tree: Tree | None, leaves: np.ndarray, data: DataSet) -> dict[str, Any]:
+    """How the leaves of test samples agree with what a data set knows about them: classes, finer ones, attributes."""
+    n_leaves = int(leaves.max()) + 1 if tree is None else len(tree.leaves)
+    found: dict[str, Any] = {}
     if data.y_test is not None:
-        found["scores_percent"] = scores(model, leaves, data.y_test)
+        found["scores_percent"] = scores(tree, leaves, data.y_test)
         found["class_names"] = list(data.class_names)
-        found["test_leaf_by_class"] = contingency(leaves, data.y_test, len(model.tree_.leaves)).tolist()
+        found["test_leaf_by_class"] = contingency(leaves, data.y_test, n_leaves).tolist()
     if data.fine_test is not None:
-        found["fine_scores_percent"] = scores(model, leaves, data.fine_test)
+        found["fine_scores_percent"] = scores(tree, leaves, data.fine_test)
+    if data.attributes_test is not None and data.attribute_names is not None:
+        sizes = np.maximum(np.bincount(leaves, minlength=n_leaves), 1)  # an empty leaf has none of them
+        per_leaf = np.eye(n_leaves)[leaves].T @ data.attributes_test / sizes[:, None]
+        found["leaf_attributes_percent"] = dict(zip(data.attribute_names, (100 * per_leaf.T).tolist(), strict=True))
     return found
 
 
-def scores(model: TreeVAE, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Dendrogram purity, leaf purity, accuracy, normalised mutual information and adjusted Rand index, in per cent."""
-    return {
-        "DP": 100 * dendrogram_purity(model.tree_, leaves, y),
+def scores(tree: Tree | None, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """DP (of a tree), LP, ACC, NMI and ARI, in per cent."""
+    purity = {} if tree is None else {"DP": 100 * dendrogram_purity(tree, leaves, y)}
+    return purity | {
         "LP": 100 * leaf_purity(leaves, y),
         "ACC": 100 * accuracy(leaves, y),
         "NMI": 100 * nmi(leaves, y),
