@@ -20,6 +20,7 @@ MAY_USE = {
     "estimator": {"tree", "model", "training", "fitting", "data", "recipes"},
     "baselines": {"tree", "model", "training", "data", "estimator"},
     "view": {"tree", "data", "estimator"},
+    "plot": {"view"},
     "experiments": {"tree", "data", "metrics", "model", "training", "recipes", "estimator", "baselines", "view"},
     "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
     "cli_paper": {"experiments"},

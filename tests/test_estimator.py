@@ -476,7 +476,7 @@ def test_contrastive_seeds_side_by_side_begin_as_each_alone():
             for fitted in (model, alone)
         )
         assert {"reconstruction", "contrast_bottom_up", "contrast_routers"} <= ours.keys()
-        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-3)
+        assert ours == pytest.approx(theirs, rel=1e-2, abs=1e-2)
         terms[model.random_state] = ours
     assert terms[3] != terms[4]
 

@@ -1,0 +1,114 @@
+"""The figures for papers: what is on them, and the average of several trees against counting by hand."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from treevae import Tree, TreeVAE, plot
+from treevae.view.average import average_distances, edges_between_leaves
+from treevae.view.figures import flat_map
+
+X = (load_digits().images[:300] / 16).astype(np.float32)
+Y = load_digits().target[:300]
+
+
+@pytest.fixture(scope="module")
+def models() -> list[TreeVAE]:
+    tree = Tree().split(0).split(1)
+    return TreeVAE(tree=tree, network="mlp", hidden_dim=16, epochs=1, batch_size=60, device="cpu").fit_seeds(X, [0, 1])
+
+
+def test_edges_between_leaves_by_hand():
+    tree = Tree().split(0).split(2)  # leaves 1, 3, 4
+    assert edges_between_leaves(tree).tolist() == [[0, 3, 3], [3, 0, 2], [3, 2, 0]]
+    chain = Tree().split(0).split(1).prune(3)  # 0 -> (1 -> 4), 2: the node with one child is no stop
+    assert edges_between_leaves(chain).tolist() == [[0, 2], [2, 0]]
+
+
+def test_the_average_matches_the_leaves_by_their_samples():
+    left, right = Tree().split(0).split(1), Tree().split(0).split(2)
+    labels = np.array([0, 0, 1, 1, 2, 2])  # (0, 1), 2 in the first tree
+    turned = np.array([1, 1, 2, 2, 0, 0])  # the same groups, as 0, (1, 2) in the second
+    np.testing.assert_array_equal(average_distances([left, right], [labels, turned]), edges_between_leaves(left))
+    other = np.array([0, 0, 1, 1, 2, 2])  # 0, (1, 2): another hierarchy of the same groups
+    expected = (edges_between_leaves(left) + edges_between_leaves(right)) / 2
+    np.testing.assert_array_equal(average_distances([left, right], [labels, other]), expected)
+
+
+def test_what_cannot_be_averaged_is_refused():
+    two, three = Tree().split(0), Tree().split(0).split(1)
+    with pytest.raises(ValueError, match=r"the trees have \[2, 3\] leaves"):
+        average_distances([two, three], [np.zeros(4, int)] * 2)
+    with pytest.raises(ValueError, match="1 trees and 2 labellings"):
+        average_distances([two], [np.zeros(4, int)] * 2)
+    with pytest.raises(ValueError, match="different numbers of samples"):
+        average_distances([two, two], [np.zeros(4, int), np.zeros(5, int)])
+
+
+def test_generations_has_a_row_for_every_leaf(models):
+    figure = plot.generations(models[0], n=4)
+    (axes,) = figure.axes
+    assert len(axes.images) == 3 * 4
+    assert [text.get_text() for text in axes.texts] == ["cluster 0", "cluster 1", "cluster 2"]
+    shown = np.asarray(axes.images[5].get_array())[..., 0]  # the second image of the second leaf
+    np.testing.assert_allclose(shown, models[0].sample(4, leaf=1, random_state=0)[1].clip(0, 1), atol=1e-6)
+
+
+def test_all_leaves_has_a_column_for_every_leaf(models):
+    figure = plot.all_leaves(models[0], n=5)
+    (axes,) = figure.axes
+    assert len(axes.images) == 5 * 3
+    drawn = models[0].sample_all_leaves(5, random_state=0)
+    np.testing.assert_allclose(np.asarray(axes.images[7].get_array())[..., 0], drawn[2, 1].clip(0, 1), atol=1e-6)
+
+
+def test_the_map_shows_every_sample_once(models):
+    figure = plot.root_map(models[0], X, method="pca")
+    (axes,) = figure.axes
+    points = np.concatenate([cloud.get_offsets() for cloud in axes.collections])
+    assert len(points) == 300
+    by_class = plot.root_map(models[0], X, Y, method="pca").axes[0]
+    assert [text.get_text() for text in by_class.get_legend().get_texts()] == [str(k) for k in range(10)]
+
+
+def test_umap_is_asked_for_two_dimensions_and_missed_politely(monkeypatch):
+    asked = {}
+
+    class Umap:
+        def __init__(self, **how):
+            asked.update(how)
+
+        def fit_transform(self, x):
+            return x[:, :2]
+
+    monkeypatch.setitem(sys.modules, "umap", types.SimpleNamespace(UMAP=Umap))
+    assert flat_map(np.ones((5, 8)), "umap", 3).shape == (5, 2)
+    assert asked == {"n_components": 2, "random_state": 3, "n_jobs": 1}
+    monkeypatch.setitem(sys.modules, "umap", None)
+    with pytest.raises(ImportError, match=r"pip install 'treevae\[maps\]'"):
+        flat_map(np.ones((5, 8)), "umap", 3)
+
+
+def test_history_has_a_point_for_every_epoch(models):
+    loss, kl = plot.history(models[0]).axes
+    epochs = [event for event in models[0].history_ if event["event"] == "EpochEnded"]
+    np.testing.assert_allclose(loss.lines[0].get_ydata(), [-event["reconstruction"] for event in epochs])
+    assert len(kl.lines[0].get_ydata()) == len(epochs)
+
+
+def test_the_average_dendrogram_names_its_leaves(models):
+    (axes,) = plot.average_dendrogram(models, X, Y, [f"digit {k}" for k in range(10)]).axes
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert len(names) == 3
+    assert all(name.startswith(("digit", "cluster")) for name in names)
+
+
+def test_what_is_refused(models):
+    with pytest.raises(ValueError, match=r"method='tsne'; allowed are 'umap', 'pca'"):
+        plot.root_map(models[0], X, method="tsne")
+    vectors = TreeVAE(tree=Tree().split(0), epochs=1, hidden_dim=8, device="cpu").fit(X.reshape(300, -1))
+    with pytest.raises(ValueError, match="vectors of 64 numbers, not images"):
+        plot.generations(vectors)
