@@ -18,7 +18,7 @@ MAY_USE = {
     "fitting": {"model", "training", "progress"},
     "recipes": set(),
     "estimator": {"tree", "model", "training", "fitting", "data", "recipes"},
-    "baselines": {"tree", "model", "training", "data"},
+    "baselines": {"tree", "model", "training", "progress", "data", "estimator"},
     "view": {"tree", "data", "estimator"},
     "experiments": {"data", "metrics", "model", "training", "estimator", "view"},
     "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
