@@ -31,7 +31,8 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     """Hierarchical clustering of the embedding of an autoencoder, which is trained along with the tree.
 
     The leaf with the largest sum of squared distances from its centre is split by 2-means, again and again; leaves
-    that get no samples any more are pruned. A sample belongs to the leaf with the nearest centre.
+    that get no samples any more are pruned. A sample belongs to the leaf with the nearest centre. Numbers called the
+    original's are those that public implementations agree on.
 
     Parameters
     ----------
@@ -151,7 +152,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             self.feature_names_in_: np.ndarray = reader.feature_names_in_
         if len(self.tree_.leaves) < self.n_clusters:
             warnings.warn(
-                f"the tree has {len(self.tree_.leaves)} leaves, fewer than n_clusters={self.n_clusters}: there were "
+                f"leaves in the tree: {len(self.tree_.leaves)}, fewer than n_clusters={self.n_clusters}: there were "
                 "too few epochs to split, or leaves were pruned. More epochs or a smaller split_every can give more",
                 ConvergenceWarning,
                 stacklevel=2,
