@@ -15,7 +15,6 @@ from pathlib import Path
 
 import record
 import torch
-from record import balanced
 from step import ours, timed
 
 from treevae.model.module import TreeVAEModule
@@ -23,6 +22,7 @@ from treevae.model.networks import Architecture
 from treevae.training.engine import keep_memory
 from treevae.training.objectives import WholeTree
 from treevae.training.samples import Samples
+from treevae.tree import balanced
 
 BATCH = 256
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import record
 import torch
-from record import balanced
 from step import PAPER
 
 from treevae import TreeVAE
@@ -27,6 +26,7 @@ from treevae.training.loop import Training
 from treevae.training.objectives import WholeTree
 from treevae.training.plan import Stage
 from treevae.training.samples import Samples
+from treevae.tree import balanced
 
 STAGE = Stage("whole tree", 2, kl_step=0.01, learning_rate=1e-3, drop_after=100)
 

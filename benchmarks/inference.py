@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import record
-from record import balanced
 
 from treevae import TreeVAE
+from treevae.tree import balanced
 
 N = 10_000
 REPEATS = 3

@@ -17,7 +17,6 @@ from typing import Any
 
 import record
 import torch
-from record import balanced
 from step import ours, plain, timed
 
 from treevae.data.augment import AUGMENTATIONS
@@ -29,6 +28,7 @@ from treevae.training.engine import keep_memory
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
 from treevae.training.samples import Samples
 from treevae.training.views import Views
+from treevae.tree import balanced
 
 SHAPES = {"cifar10": (3, 32, 32), "omniglot": (1, 28, 28), "news20": (2000,)}
 LEAVES = {"cifar10": (2, 10), "omniglot": (2, 10), "news20": (2, 20)}

@@ -1,4 +1,4 @@
-"""What every record says besides its figures, and the trees that several benchmarks share."""
+"""What every record says besides its figures."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from typing import Any
 
 import torch
 
-from treevae import Tree, __version__
-
-
-def balanced(n_leaves: int) -> Tree:
-    """A tree that splits its shallowest leaf until it has so many leaves."""
-    tree = Tree()
-    while len(tree.leaves) < n_leaves:
-        tree = tree.split(min(tree.leaves, key=tree.depth))
-    return tree
+from treevae import __version__
 
 
 def write(out: Path | None, found: dict[str, Any], device: str = "cpu") -> None:

@@ -20,7 +20,6 @@ from typing import Any
 
 import record
 import torch
-from record import balanced
 
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
@@ -28,6 +27,7 @@ from treevae.model.subtree import Subtree
 from treevae.training.engine import Stepper, keep_memory
 from treevae.training.objectives import Objective, SubtreeOnSubset, WholeTree
 from treevae.training.samples import Samples
+from treevae.tree import balanced
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from twin import Twin

@@ -20,9 +20,10 @@ MAY_USE = {
     "estimator": {"tree", "model", "training", "fitting", "data", "recipes"},
     "baselines": {"tree", "model", "training", "progress", "data", "estimator"},
     "view": {"tree", "data", "estimator"},
-    "experiments": {"data", "metrics", "model", "training", "estimator", "view"},
+    "experiments": {"tree", "data", "metrics", "model", "training", "recipes", "estimator", "baselines", "view"},
     "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
-    "cli": {"data", "training", "fitting", "recipes", "estimator", "view", "experiments", "demo"},
+    "cli_paper": {"experiments"},
+    "cli": {"data", "training", "fitting", "recipes", "estimator", "view", "experiments", "demo", "cli_paper"},
 }
 
 

@@ -460,3 +460,36 @@ def test_interrupted_demo_ends_with_130(small: FashionSample, tmp_path: Path, mo
 def test_verdict_is_the_one_the_table_shows(ours: tuple[float, ...], verdict: str) -> None:
     scores = {"TreeVAE": dict(zip(SCORES, ours, strict=True)), "Ward": dict.fromkeys(SCORES, 50.0)}
     assert Demo(TreeVAE(), (), scores, 0.0, 0.0, ()).verdict == verdict
+
+
+def test_fit_on_a_data_set_of_the_paper(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()  # the name wins over a folder
+    said = treevae("fit", "digits", "-o", "run", "--n-leaves", "2", "--epochs", "1", "--device", "cpu")
+    assert "the training part of digits" in said
+    assert "On the test samples: ELBO" in said
+    found = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert found["parameters"]["network"] == "cnn"  # the recipe's
+    assert found["parameters"]["n_leaves"] == 2  # what was given
+    assert {"DP", "LP", "ACC", "NMI"} == set(found["scores_percent"])
+    assert found["stages"][0]["stage"] == "first tree"
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert settings["set"] is True
+    assert (tmp_path / "run" / "tree.png").stat().st_size > 1000
+
+
+def test_what_a_data_set_refuses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TREEVAE_DATA", raising=False)
+    assert "set $TREEVAE_DATA" in error_of("fit", "cifar10", "-o", "run")
+    assert "--drop is for tables" in error_of("fit", "digits", "-o", "run", "--drop", "a")
+    assert "--root is for data sets" in error_of("fit", "other.npy", "-o", "run", "--root", ".")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_recipes_augmentation_can_be_turned_off(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(cli, "_fit_in", lambda out, settings, *_, **__: asked.update(settings))
+    treevae("fit", "omniglot", "-o", tmp_path / "run", "--root", tmp_path, "--augment", "none")
+    assert asked["options"]["augment"] is None
+    assert asked["options"]["network"] == "deep_cnn"

@@ -244,7 +244,7 @@ def test_augmented_samples_follow_their_originals() -> None:
         return x + 0.05 * torch.randn_like(x)
 
     model = DeepECT(4, random_state=0, augment=shift, **TINY).fit(X)
-    assert (shown[0], set(shown[1:])) == (2, {64})  # two samples when the augmentation is tried, then batches
+    assert set(shown[1:]) == {64}  # once the augmentation has been tried, batches
     assert accuracy(model.labels_, y) >= 0.95
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from treevae.model import module as module_room
 from treevae.model.networks import CnnDecoder
 from treevae.training.checkpoint import ModelFileError
 from treevae.training.growing import Grove
+from treevae.training.runfolder import ChangedRunError
 
 SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -30,8 +32,8 @@ VECTORS = RNG.normal(5, 30, (60, 4))
 
 
 def shaken(x: torch.Tensor) -> torch.Tensor:
-    """A user's own augmentation, for any samples."""
-    return x + 0.01 * torch.randn_like(x)
+    """A little of each sample's mirror image, so that no value leaves its range."""
+    return torch.lerp(x, x.flip(-1), 0.1 * torch.rand(len(x), *[1] * (x.dim() - 1)))
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +152,38 @@ def test_score_samples_averages_the_elbo(grey):
     spread = np.abs(grey.score_samples(GREY) - exact)
     assert spread.mean() < 8 / np.sqrt(SCORE_DRAWS)
     assert abs((grey.score_samples(GREY) - exact).mean()) < 1.0
+
+
+@pytest.mark.parametrize("bound", ["iwae", "paper"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"network": "cnn", "likelihood": "bernoulli"},
+        {"network": "cnn", "likelihood": "gaussian"},
+        {"network": "mlp", "likelihood": "gaussian_learnt"},
+    ],
+    ids=lambda changes: "-".join(changes.values()),
+)
+def test_log_likelihood_is_above_the_elbo_and_the_same_in_any_company(changes, bound):
+    model = TreeVAE(tree=Tree().split(0).split(1), **SMALL | changes).fit(GREY)
+    found = model.log_likelihood(GREY, 50, bound)
+    assert found.shape == (60,)
+    assert found.dtype == np.float32
+    assert found.mean() > model.score(GREY)
+    np.testing.assert_allclose(model.log_likelihood(GREY[7:9], 50, bound), found[7:9], rtol=1e-5)
+
+
+def test_log_likelihood_is_in_the_units_of_x(vectors):
+    bigger = TreeVAE(tree=Tree().split(0).split(1), **SMALL).fit(VECTORS * 10)
+    gap = vectors.log_likelihood(VECTORS, 20) - bigger.log_likelihood(VECTORS * 10, 20)
+    np.testing.assert_allclose(gap, 4 * np.log(10), rtol=1e-3)
+
+
+def test_log_likelihood_refuses_what_it_does_not_know(grey):
+    with pytest.raises(ValueError, match="bound='elbo'; allowed are 'iwae'"):
+        grey.log_likelihood(GREY, bound="elbo")
+    with pytest.raises(ValueError, match="draws=0 must be a whole number of at least 1"):
+        grey.log_likelihood(GREY, draws=0)
 
 
 def test_best_path_runs_one_decoder_a_sample(grey, monkeypatch):
@@ -296,11 +330,11 @@ def test_a_hierarchy_of_eight_groups_is_recovered(seed):
         ({"augment": 3}, GREY, "augment=3; allowed are 'cifar'"),
         ({"augment": "cifar"}, GREY, "augmentation 'cifar' changes colours and needs images of 3 channels, got 1"),
         ({"augment": "celeba"}, COLOUR[..., :1], "augmentation 'celeba' changes colours"),
-        ({"augment": "cifar"}, VECTORS, r"augment='cifar' needs images; X has shape \(60, 4\)"),
+        ({"augment": "cifar"}, VECTORS, r"augment='cifar' needs images; X has 4 features"),
         ({"augment": "omniglot"}, VECTORS, "augment='omniglot' needs images"),
-        ({"augment": lambda x: x[..., :-1]}, GREY, r"the shape it was given, \(2, 1, 9, 11\); .* \(2, 1, 9, 10\)"),
-        ({"augment": lambda x: x.flatten(1)}, GREY, r"it returned \(2, 99\)"),
-        ({"augment": lambda x: x.numpy()}, VECTORS, r"the shape it was given, \(2, 4\); it returned ndarray"),
+        ({"augment": lambda x: x[..., :-1]}, GREY, r"the shape it was given, \(6, 1, 9, 11\); .* \(6, 1, 9, 10\)"),
+        ({"augment": lambda x: x.flatten(1)}, GREY, r"it returned \(6, 99\)"),
+        ({"augment": lambda x: x.numpy()}, VECTORS, r"the shape it was given, \(6, 4\); it returned ndarray"),
         ({"contrastive_weight": 1.0}, GREY, "contrastive_weight=1.0 compares .* but augment is None; set augment"),
         ({"contrastive_weight": -1, "augment": shaken}, GREY, "contrastive_weight=-1 must be a number, 0 or more"),
         ({"contrastive_weight": np.nan, "augment": shaken}, GREY, "contrastive_weight=nan must be a number"),
@@ -683,3 +717,43 @@ def test_public_names():
     assert all(getattr(treevae, name) for name in treevae.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Forest'"):
         _ = treevae.Forest
+
+
+def test_pixels_of_another_range_are_refused_by_named_augmentations():
+    X = 255 * RNG.uniform(size=(40, 8, 8, 3))
+    with pytest.raises(ValueError, match=r"augment='cifar' needs pixels in \[0, 1\] or uint8; X ranges from .* to 25"):
+        TreeVAE(**SMALL, likelihood="gaussian", augment="cifar").fit(X)
+
+
+@pytest.mark.parametrize(
+    ("augment", "said"),
+    [
+        (lambda x: x + 5, r"augment returned values from 5.* needs them in \[0, 1\]"),
+        (lambda x: x / 0, "augment returned NaN or infinity"),
+    ],
+)
+def test_an_augmentation_that_leaves_the_range_is_refused(augment, said):
+    with pytest.raises(ValueError, match=said):
+        TreeVAE(**SMALL, augment=augment).fit(RNG.uniform(0.1, 1, size=(40, 8, 8)))
+
+
+def test_an_augmentation_is_tried_on_a_batch():
+    seen = []
+
+    def augment(x):
+        seen.append(x.shape)
+        return x
+
+    TreeVAE(**SMALL, augment=augment).fit(RNG.uniform(size=(40, 8, 8)))
+    assert seen[0] == (4, 1, 8, 8)
+
+
+def test_a_checkpoint_knows_an_augmentation_by_what_it_does(tmp_path):
+    def brighter(x, by):
+        return (x + by).clamp(0, 1)
+
+    X = RNG.uniform(size=(40, 8, 8))
+    TreeVAE(**SMALL, augment=partial(brighter, by=0.1)).fit(X, checkpoint=tmp_path)
+    TreeVAE(**SMALL, augment=partial(brighter, by=0.1)).fit(X, checkpoint=tmp_path)
+    with pytest.raises(ChangedRunError, match="augment"):
+        TreeVAE(**SMALL, augment=partial(brighter, by=0.2)).fit(X, checkpoint=tmp_path)

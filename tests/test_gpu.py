@@ -10,7 +10,7 @@ from twin import Twin
 
 from treevae import TreeVAE
 from treevae.data.augment import AUGMENTATIONS
-from treevae.model import descent, kernels
+from treevae.model import convolutions, descent, evidence, kernels
 from treevae.model.contrastive import VARIANTS, contrast
 from treevae.model.convolutions import Norm, enlarged, halved
 from treevae.model.elbo import TERMS
@@ -25,7 +25,7 @@ from treevae.training.objectives import SubtreeOnSubset, WholeTree
 from treevae.training.plan import Plan, Stage
 from treevae.training.samples import Samples
 from treevae.training.views import Views
-from treevae.tree import Tree
+from treevae.tree import Tree, balanced
 
 pytestmark = pytest.mark.gpu
 GPU = torch.device("cuda")
@@ -52,6 +52,24 @@ def test_fused_elbo_and_gradients_equal_the_recursive_twin(tree, arch, training)
 @pytest.mark.parametrize("arch", LARGE.values(), ids=LARGE.keys())
 def test_large_networks_in_full_precision_equal_the_recursive_twin(arch, training):
     assert_fused_is_the_twin(TREES["one-child nodes"], arch, training, 5e-3)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
+def test_importance_weights_equal_the_recursive_twin(tree, arch):
+    module, x = random_module(arch, [tree], False), random_x(arch)
+    noise = descent.noise_for(module.nodes, BATCH, torch.Generator().manual_seed(4))
+    expected = Twin(module).log_weight(x, noise_by_node(module, noise))
+    fused, x = module.float().to(GPU), x.float().to(GPU)
+    d = fused.d(x)
+    found = descent.infer(fused.nodes, d, [level.float().to(GPU) for level in noise])
+    weight = evidence.importance_weight(fused.nodes, d, found, x)
+    torch.testing.assert_close(weight.cpu().double(), expected, rtol=2e-4, atol=2e-4)
+    with kernels.plain(), torch.no_grad():
+        plain = [evidence.evidence(fused, x, 7, bound) for bound in evidence.BOUNDS]
+    with torch.no_grad():
+        for bound, value in zip(evidence.BOUNDS, plain, strict=True):
+            torch.testing.assert_close(evidence.evidence(fused, x, 7, bound), value, rtol=2e-4, atol=2e-4)
 
 
 def assert_fused_is_the_twin(tree: Tree, arch: Architecture, training: bool, tolerance: float) -> None:
@@ -365,3 +383,34 @@ def test_a_contrastive_fit_of_two_seeds_side_by_side(caplog):
         for name in ("reconstruction", "kl_root", "contrast_bottom_up", "contrast_routers"):
             assert epochs[0][name] == pytest.approx(alone.history_[0][name], rel=5e-2, abs=2e-2)
     assert models[0].history_[0] != models[1].history_[0]
+
+
+@pytest.mark.parametrize("n_lanes", [8, 3])
+def test_lanes_change_nothing(monkeypatch, n_lanes):
+    """A captured step of ten decoders in float32, more nodes than lanes: to the bit as in one lane, every time."""
+    module = TreeVAEModule(RESNET, [balanced(10)], torch.Generator().manual_seed(0)).to(GPU)
+    start = {name: value.clone() for name, value in module.state_dict().items()}
+    x = images(RESNET, 32).to(GPU)
+    noise = descent.noise_for(module.nodes, 32, torch.Generator(GPU).manual_seed(2))
+    named = [value for name, value in module.named_parameters() if "projections" not in name]
+
+    def step():
+        terms = module.elbo(x, noise)
+        return terms.values.detach(), *torch.autograd.grad(terms.loss(0.5), named)
+
+    def replayed(lanes: int) -> list[list[torch.Tensor]]:
+        monkeypatch.setattr(convolutions, "N_LANES", lanes)
+        found, graph = captured(step)
+        results = []
+        for _ in range(5):
+            module.load_state_dict(start)
+            graph.replay()
+            torch.cuda.synchronize()
+            results.append([tensor.clone() for tensor in found])
+        return results
+
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    (alone, *_) = replayed(1)
+    for result in replayed(n_lanes):
+        for ours, theirs in zip(result, alone, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0)

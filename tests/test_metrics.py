@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import ClusterNode, linkage, to_tree
-from sklearn.metrics import normalized_mutual_info_score
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from test_tree import no_deadline, trees
 
-from treevae.metrics import accuracy, contingency, dendrogram_purity, leaf_purity, nmi
+from treevae.metrics import accuracy, ari, contingency, dendrogram_purity, leaf_purity, nmi
 from treevae.tree import Tree
 
-ALL = (leaf_purity, accuracy, nmi)
+ALL = (leaf_purity, accuracy, nmi, ari)
 samples = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=16)
 
 
@@ -144,6 +144,27 @@ def test_nmi_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     assert 0 <= nmi(leaf_index, y) <= 1
 
 
+@no_deadline
+@given(samples)
+def test_ari_is_that_of_all_pairs(pairs: list[tuple[int, int]]) -> None:
+    leaf_index, y = zip(*pairs, strict=True)
+    together = Counter((a[0] == b[0], a[1] == b[1]) for a, b in combinations(pairs, 2))  # in one leaf?, of one class?
+    both, leaf_only, class_only, neither = (
+        together[key] for key in ((True, True), (True, False), (False, True), (False, False))
+    )
+    most = (both + leaf_only) * (leaf_only + neither) + (both + class_only) * (class_only + neither)
+    expected = 2 * (both * neither - leaf_only * class_only) / most if most else 1.0
+    assert ari(leaf_index, y) == pytest.approx(expected, abs=1e-12)
+    assert ari(leaf_index, y) == pytest.approx(adjusted_rand_score(y, leaf_index), abs=1e-9)
+    assert -0.5 <= ari(leaf_index, y) <= 1
+
+
+def test_ari_of_many_samples_does_not_overflow() -> None:
+    leaf_index, y = np.random.default_rng(0).integers(3, size=(2, 1_000_000))
+    assert abs(ari(leaf_index, y)) < 1e-4
+    assert ari(y, y) == 1.0
+
+
 def test_flat_metrics_by_hand() -> None:
     leaf_index, y = [0, 0, 0, 1, 1, 2], ["a", "a", "b", "b", "b", "b"]
     np.testing.assert_array_equal(contingency(leaf_index, y), [[2, 1], [0, 2], [0, 1]])
@@ -152,6 +173,8 @@ def test_flat_metrics_by_hand() -> None:
     assert accuracy([0, 0, 0, 0], ["a", "b", "b", "c"]) == pytest.approx(2 / 4)
     assert nmi([0, 0, 1, 1], ["a", "b", "a", "b"]) == pytest.approx(0, abs=1e-12)
     assert nmi([0, 0, 1, 1], ["a", "a", "a", "a"]) == pytest.approx(0, abs=1e-12)
+    assert ari([0, 0, 1, 1], ["a", "a", "a", "a"]) == 0.0
+    assert ari([0, 0, 1, 1], ["a", "b", "a", "b"]) == pytest.approx(-0.5)
 
 
 @pytest.mark.parametrize("metric", ALL)

@@ -149,7 +149,7 @@ PARAMETERS = {
 
 @EACH
 def test_only_heads_have_a_bias_and_all_weights_the_shapes_of_the_table(name):
-    """SPEC: layers with a norm carry no bias. In residual blocks the norm that takes it away comes later."""
+    """Layers with a norm carry no bias. In residual blocks the norm that takes it away comes later."""
     encoder, _ = make_encoder(architecture(name), N, generator())
     decoder = make_decoder(architecture(name), N, 1, generator())
     assert (shapes(encoder), shapes(decoder)) == PARAMETERS[name]
@@ -193,7 +193,7 @@ def test_projections_look_at_the_deepest_d_alone_or_at_all():
         bottom_up = BottomUp(arch, N, generator())
         assert [part.hidden[0].linear.weight.shape[1] for part in bottom_up.projections] == widths
         for part in bottom_up.projections:
-            assert shapes(part)[1:] == [(512, 64), (64,)]  # SPEC: one hidden layer of 512, then 64
+            assert shapes(part)[1:] == [(512, 64), (64,)]  # one hidden layer of 512, then 64
         d = bottom_up(torch.rand(N, BATCH, 784))
         seen = bottom_up.projected(d)
         assert [p.shape for p in seen] == [(N, BATCH, 64)] * n_projections

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shutil
+import subprocess
 import sys
 import tarfile
 import threading
@@ -475,6 +476,28 @@ def test_cifar_files_run_nothing(tmp_path: Path) -> None:
         assert str(batch) in message
         assert "which no CIFAR file needs" in message
     assert not sprung.exists()
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        Trap(np.ndarray, (1,), np.dtype("O"), b"AAAAAAAA"),  # memory read as a pointer
+        Trap(np.ndarray, (10**9,), np.dtype("u1")),  # memory that was never written
+        np.array([object()]),
+        np.zeros(3),
+    ],
+)
+def test_cifar_files_build_no_other_arrays(tmp_path: Path, trap: Any) -> None:
+    make_cifar10(tmp_path)
+    write_pickle(tmp_path / "cifar-10-batches-py" / "batches.meta", {b"label_names": trap})
+    found = subprocess.run(
+        [sys.executable, "-c", "import sys, treevae.data as d; d.load('cifar10', sys.argv[1])", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.returncode == 1  # an error, no crash
+    assert "DataFileError" in found.stderr
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_other_lengths_keep_the_proportions(epochs):
 
 
 def test_steps_of_a_stage_on_the_papers_mnist():
-    """SPEC: the whole schedule takes 201,540 steps; first tree, two fine-tunes and the final stage make 119,340."""
+    """The whole schedule takes 201,540 steps; first tree, two fine-tunes and the final stage make 119,340."""
     plan, per_epoch = Plan.paper(), 60_000 // 256
     assert per_epoch * (plan.first.epochs + 2 * plan.whole.epochs + plan.final.epochs) == 119_340
 

@@ -39,6 +39,7 @@ def test_uncontracted_tree_has_the_purity_of_the_linkage_matrix() -> None:
     ward = Ward(len(X)).fit(X)
     expected = dendrogram_purity(linkage(X, "ward"), np.arange(len(X)), y)
     assert dendrogram_purity(ward.tree_, ward.labels_, y) == pytest.approx(expected, abs=1e-12)
+    np.testing.assert_array_equal(Ward(5).fit(X).linkage_, linkage(X, "ward"))
 
 
 def test_nested_groups_give_the_tree_one_would_draw() -> None:

@@ -185,6 +185,25 @@ class Twin:
             )
         return found
 
+    def log_weight(self, x: Tensor, noise: dict[int, Tensor]) -> Tensor:
+        """log of the importance weight of one draw, per sample: what a node adds, times the sum over its children."""
+        self.d, self.x, self.noise, self.samples = self.bottom_up(x), x, noise, 1
+
+        def at(node: int, z_parent: Tensor | None) -> Tensor:
+            q, p = self.posterior(node, z_parent)
+            z, children = self.draw(node, q), self.tree.children(node)
+            ratio = (p.log_prob(z) - q.log_prob(z)).sum(-1)
+            if not children:
+                return ratio + self.log_prob(x, self.nets["decoder"][node](z))
+            below = [at(child, z) for child in children]
+            if len(children) == 1:
+                return ratio + below[0]
+            prior = Bernoulli(logits=self.nets["router_p"][node](z).squeeze(-1))
+            turns = [prior.log_prob(torch.full_like(below[c], float(c))) for c in (0, 1)]
+            return ratio + torch.logaddexp(below[0] + turns[0], below[1] + turns[1])
+
+        return at(0, None)
+
     def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
         if self.arch.likelihood == "bernoulli":
             return -nn.functional.binary_cross_entropy_with_logits(output, x, reduction="none").sum(-1)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from .cli_paper import paper
 from .recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Find the groups, and the groups of groups, hidden in your data. Start with: treevae demo",
 )
+app.add_typer(paper, name="paper")
 
 DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
 FIT_HELP = DATA_HELP + " Or a data set of the paper by name, with its recipe: see treevae data."
@@ -123,7 +125,7 @@ def fit(
     ] = "samples",
     n_init: Annotated[int, typer.Option(help="Candidates trained for every split; the best is kept.")] = 1,
     augment: Annotated[
-        str | None, typer.Option(help="Train on changed versions of the images: cifar, celeba or omniglot.")
+        str | None, typer.Option(help="Train on changed versions of the images: cifar, celeba, omniglot or none.")
     ] = None,
     contrastive_weight: Annotated[
         float, typer.Option(help="Of a loss that keeps such versions together; the paper takes 100 for photographs.")
@@ -159,7 +161,7 @@ def fit(
     Example:
       treevae fit flowers.csv -o flowers --n-leaves 3 --drop species
       treevae fit photos/ -o photos-tree --n-leaves 20 --epochs 50
-      treevae fit cifar10 -o cifar10 --root ~/data
+      treevae fit cifar10 -o runs/cifar10 --root ~/data
       treevae fit --resume photos-tree
     """
     if resume is not None:
@@ -183,7 +185,7 @@ def fit(
         "network": network,
         "leaf_rule": leaf_rule,
         "n_init": n_init,
-        "augment": augment,
+        "augment": None if augment == "none" else augment,
         "contrastive_weight": contrastive_weight,
         "contrastive_loss": contrastive_loss,
         "epochs": epochs,
@@ -193,7 +195,7 @@ def fit(
         "random_state": seed,
     }
     settings = {"data": str(data), "found_at": str(data.resolve()), "drop": drop or [], "options": options}
-    if not data.exists() and str(data) in RECIPES:
+    if str(data) in RECIPES:  # a folder of that name is ./NAME
         from .data.sets import data_root, source_of
 
         given = _given(context)
@@ -501,13 +503,13 @@ def _write_run(model: TreeVAE, table: Table, known: DataSet | None, folder: Path
     if known is not None:
         from .experiments.records import record
 
-        found = record(model, known, model.random_state, " ".join(["treevae", *sys.argv[1:]]))
+        found = record(model, known, model.random_state, f"treevae fit {known.name} with the parameters below")
         (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         written.append(folder / "record.json")
         scores = {"ELBO": found["elbo"]["ELBO"], **found.get("scores_percent", {})}
         typer.echo("On the test samples: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) + "\n")
     if find_spec("matplotlib") is not None and (known is not None or table.X.ndim > 2):
-        from .experiments.runs import picture
+        from .experiments.pictures import picture
         from .view.plots import tree_picture
 
         written.append(folder / "tree.png")

@@ -22,6 +22,7 @@ from .data.augment import AUGMENTATIONS
 from .data.units import Units
 from .fitting import Fitting
 from .model.contrastive import VARIANTS
+from .model.evidence import BOUNDS, evidence
 from .model.likelihoods import LIKELIHOODS
 from .model.module import TreeVAEModule
 from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, NETWORKS, Architecture
@@ -79,13 +80,15 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), or the one
         that adds most to the reconstruction loss or to the negative ELBO.
     n_init : int, default=1
-        Candidates trained side by side for the first tree and for every split. The one with the lowest loss is kept,
-        leaving out those whose smaller child holds less than 5 % of the samples. 1 is the paper.
+        Candidates trained side by side for the first tree and for every split. The one with the best ELBO, its KL
+        weighted as in training, is kept, leaving out those whose smaller child holds less than 5 % of the samples. 1 is
+        the paper. Augmentation and contrastive loss play no part in this choice.
     augment : {"cifar", "celeba", "omniglot"} or callable, default=None
         Train on changed versions of the samples, drawn anew at every step; they are the paper's: crops, flips and
         colours for photographs, a weaker set for faces, small turns and shifts for drawings. Or any function that takes
-        and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training device. It should take its
-        random numbers from torch, which is seeded before every call.
+        and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training device, in the units of the
+        model (see ``likelihood``: under "gaussian_learnt" vectors are centred and scaled). It should take its random
+        numbers from torch, which is seeded before every call.
     contrastive_weight : float, default=0.0
         Weight of a loss that keeps two augmented versions of a sample together (section 2.6 of the paper, which uses
         100 for photographs); needs ``augment``. It makes groups follow what the versions share instead of, say,
@@ -272,26 +275,16 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         first = models[0]
         reader = clone(first)  # learns the features' number and names; an earlier fit stays whole until a new one ends
         X, form, arch, units, x = reader._check(X, save_every)
-        least = 2 if first.contrastive_weight == 0 else 4  # rows: two samples, in two views each
-        plan = Plan.paper(
-            int(first.epochs),
-            int(first.n_leaves),
-            max(least, min(int(first.batch_size), len(x) // 10)),
-            int(first.n_init),
-            first.leaf_rule,
-            float(first.learning_rate),
-            float(first.contrastive_weight),
-            first.contrastive_loss,
-        )
+        plan = first._plan(len(x))
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
         parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
-        if callable(first.augment):
-            parameters["augment"] = getattr(first.augment, "__qualname__", type(first.augment).__qualname__)
-        identity = (
-            {} if checkpoint is None else {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
-        )
-        samples = Samples(x, first._device())
+        identity = {}
+        if checkpoint is not None:
+            identity = {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
+            if callable(first.augment):  # it has no name that says what it does; what it does is
+                identity["augment"] = fingerprint(first._try_augmentation(x, form, arch.likelihood).cpu().numpy())
+        samples = Samples(x, first._device(), largest=arch.largest_activation)
         grove = partial(Grove, arch, samples, plan, tree=first.tree, augment=first._augmentation())
         fitting = Fitting(grove, seeds, identity, first.verbose)
 
@@ -320,6 +313,24 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         for model in models:
             model._warn_of_fewer_leaves()
 
+    def _plan(self, n_samples: int) -> Plan:
+        """The stages of training on so many samples."""
+        return Plan.paper(
+            int(self.epochs),
+            int(self.n_leaves),
+            self._batch_rows(n_samples),
+            int(self.n_init),
+            self.leaf_rule,
+            float(self.learning_rate),
+            float(self.contrastive_weight),
+            self.contrastive_loss,
+        )
+
+    def _batch_rows(self, n_samples: int) -> int:
+        """Rows in a training step, so few that small data can be split too."""
+        least = 2 if self.contrastive_weight == 0 else 4  # two samples, in two views each
+        return max(least, min(int(self.batch_size), n_samples // 10))
+
     def _check(self, X: Any, save_every: float) -> tuple[np.ndarray, InputForm, Architecture, Units, torch.Tensor]:
         """X as a matrix, its form, the networks for it, its units, and what the model will see; or an error."""
         self._check_parameters()
@@ -330,15 +341,33 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         units = Units.of(form, arch.likelihood, X)
         x = units.to_model(X, arch.likelihood)
         self._check_samples(x)
-        self._try_augmentation(x, form)
+        if self.augment is not None:
+            self._try_augmentation(x, form, arch.likelihood)
         return X, form, arch, units, x
 
-    def _try_augmentation(self, x: torch.Tensor, form: InputForm) -> None:
-        """Raise if the augmentation does not work on these samples."""
-        if (augment := self._augmentation()) is not None:
-            if isinstance(self.augment, str) and not form.is_image:
-                raise ValueError(f"augment={self.augment!r} needs images; X has shape {tuple(x.shape)}")
-            Views(augment, form.shape, 1).draw(x[None, :2], [0])
+    def _try_augmentation(self, x: torch.Tensor, form: InputForm, likelihood: str) -> torch.Tensor:
+        """Views of the first samples, on the training device; raises what would go wrong hours later."""
+        augment = self._augmentation()
+        assert augment is not None
+        if isinstance(self.augment, str):
+            if not form.is_image:
+                raise ValueError(f"augment={self.augment!r} needs images; X has {form.n_features} features")
+            if x.min() < 0 or x.max() > 1:
+                raise ValueError(
+                    f"augment={self.augment!r} needs pixels in [0, 1] or uint8; X ranges from {float(x.min()):g} to "
+                    f"{float(x.max()):g}"
+                )
+        views = Views(augment, form.shape, 1)
+        views.draw(x[None, : self._batch_rows(len(x))].to(self._device()), [0])
+        low, high = float(views.held.min()), float(views.held.max())
+        if not np.isfinite(low + high):
+            raise ValueError("augment returned NaN or infinity for the first samples of X")
+        if likelihood == "bernoulli" and (low < 0 or high > 1):
+            raise ValueError(
+                f"augment returned values from {low:g} to {high:g}, but likelihood='bernoulli' needs them in [0, 1]; "
+                "clamp them, or fit with another likelihood"
+            )
+        return views.held
 
     def _augmentation(self) -> Augment | None:
         return AUGMENTATIONS[self.augment] if isinstance(self.augment, str) else self.augment
@@ -399,11 +428,34 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         The draws depend on the sample alone, so the score of a sample is the same in any company, up to rounding.
         """
         elbo = self._ask(X, lambda x: score_terms(self.module_, x, SCORE_DRAWS).elbo, light=False)
-        return elbo - np.float32(self._form.n_features * np.log(self._units.scale))
+        return self._units.log_density(elbo, self._form.n_features)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean ELBO of the samples in nats; higher is better."""
         return float(self.score_samples(X).mean(dtype=np.float64))
+
+    def log_likelihood(self, X: Any, draws: int = 1000, bound: str = "iwae") -> np.ndarray:
+        """An estimate of log p(x) of each sample in nats, from so many Monte Carlo draws.
+
+        Each draw runs every decoder once, so 1,000 draws of many samples want a GPU. As with :meth:`score_samples`, the
+        draws depend on the sample alone, and the value of a sample is the same in any company, up to rounding.
+
+        Parameters
+        ----------
+        X : samples as in :meth:`fit`
+        draws : int, default=1000
+            The bound rises towards log p(x) as they grow; memory does not.
+        bound : {"iwae", "paper"}, default="iwae"
+            "iwae" is the importance-weighted bound: in expectation it is at least the ELBO and at most log p(x).
+            "paper" is what the paper reports as log-likelihood, the log-mean-exp of ELBOs; it can exceed log p(x), so
+            take it for comparison with the paper alone.
+        """
+        check_is_fitted(self)
+        if bound not in BOUNDS:
+            raise ValueError(f"bound={bound!r}; allowed are 'iwae' (a lower bound) and 'paper' (to compare with it)")
+        n = _positive("draws", draws)
+        estimate = self._ask(X, lambda x: evidence(self.module_, x, n, bound), light=False)
+        return self._units.log_density(estimate, self._form.n_features)
 
     def reconstruct(self, X: Any, path: str = "best") -> np.ndarray:
         """The model's idea of each sample, in the form and units of X.
@@ -475,7 +527,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def _ask(self, X: Any, question: Callable[[torch.Tensor], torch.Tensor], light: bool = True) -> np.ndarray:
         """The answer of the module, in eval mode, for all samples; light questions run at most one decoder each."""
         check_is_fitted(self)
-        samples = Samples(self._to_model(X), self._where())
+        samples = Samples(self._to_model(X), self._where(), largest=self.module_.arch.largest_activation)
         return over(self.module_, samples, question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
 
     def _to_model(self, X: Any) -> torch.Tensor:
@@ -574,15 +626,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _check_parameters(self) -> None:
         self._device()
-        for name in (
-            "n_leaves",
-            "max_depth",
-            "transformation_layers",
-            "router_layers",
-            "n_init",
-            "epochs",
-            "batch_size",
-        ):
+        if self.tree is None or self.max_depth != 0:  # a given tree may be the root alone
+            _positive("max_depth", self.max_depth)
+        for name in ("n_leaves", "transformation_layers", "router_layers", "n_init", "epochs", "batch_size"):
             _positive(name, getattr(self, name))
         if not (isinstance(self.learning_rate, Real) and 0 < self.learning_rate < np.inf):
             raise ValueError(f"learning_rate={self.learning_rate!r} must be a positive number")
@@ -672,7 +718,7 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: st
     model._form = files.rebuild(InputForm, about["form"])
     stages = {name: files.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
     model.plan_ = files.rebuild(Plan, about["plan"] | stages)
-    model.history_, model.seconds_ = about["history"], about["seconds"]
+    model.history_, model.seconds_ = about["history"], about.get("seconds", [])
     model.labels_ = tensors.pop("labels").numpy()
     model._units = Units(tensors.pop("shift").numpy(), float(about["scale"]))
     model.n_features_in_ = model._form.n_features

@@ -97,11 +97,11 @@ class Fitting:
     def _restore(self, grove: Grove, found: State) -> None:
         try:
             grove.restore(found.about["grove"], found.tensors)
+            self.histories = [list(history) for history in found.about["histories"]]
+            self.seconds = [list(times) for times in found.about["seconds"]]
+            self._began = time.perf_counter() - float(found.about["spent"])
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
-        self.histories = [list(history) for history in found.about["histories"]]
-        self.seconds = [list(times) for times in found.about["seconds"]]
-        self._began = time.perf_counter() - float(found.about["spent"])
         self.modules = [run.module if run.grown else None for run in grove.runs]
         log.info("going on from %s", found.path)
 

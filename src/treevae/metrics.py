@@ -1,6 +1,7 @@
 """How well leaves, and the tree above them, agree with known classes.
 
-Labels are used here and only here: nothing in training sees them. Every score is a float from 0 to 1, higher is better.
+Labels are used here and only here: nothing in training sees them. Every score is a float, higher is better; 1 is
+perfect and 0 the least, but for :func:`ari`, where 0 is chance.
 """
 
 from __future__ import annotations
@@ -99,6 +100,20 @@ def nmi(leaf_index: ArrayLike, y: ArrayLike) -> float:
         return 1.0
     # I = H(leaf) + H(class) - H(leaf, class); rounding may leave [0, 1]
     return float(np.clip(2 * (1 - entr(p).sum() / entropies), 0, 1))
+
+
+def ari(leaf_index: ArrayLike, y: ArrayLike) -> float:
+    """The adjusted Rand index: how far leaf and class agree on pairs of samples, on a scale of chance 0, perfect 1.
+
+    A clustering worse than chance is below 0, but never below -1/2.
+    """
+    counts = contingency(leaf_index, y)
+    parts = (counts, counts.sum(axis=1), counts.sum(axis=0), counts.sum())
+    # pairs in one leaf and of one class, in one leaf, of one class, and all; Python's integers do not overflow
+    both, leaves, classes, every = (int((n * (n - 1) // 2).sum()) for n in parts)
+    # (both - expected) / (mean of leaves and classes - expected) with expected = leaves classes / every
+    most = (leaves + classes) * every - 2 * leaves * classes
+    return 2 * (both * every - leaves * classes) / most if most else 1.0
 
 
 def _merges(tree: Tree | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

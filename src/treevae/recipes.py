@@ -1,4 +1,4 @@
-"""The paper's parameters for each of its data sets, as data (SPEC: appendix E of the paper)."""
+"""The paper's parameters for each of its data sets, as data (appendix E of the paper)."""
 
 from __future__ import annotations
 

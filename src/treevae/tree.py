@@ -278,3 +278,11 @@ def _number(value: Any) -> int:
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise ValueError(f"expected a whole number, found {value!r}")
     return int(value)
+
+
+def balanced(n_leaves: int) -> Tree:
+    """A tree that splits its shallowest leaf until it has so many leaves."""
+    tree = Tree()
+    while len(tree.leaves) < n_leaves:
+        tree = tree.split(min(tree.leaves, key=tree.depth))
+    return tree

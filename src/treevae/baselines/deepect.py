@@ -128,7 +128,8 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         units = Units.of(form, arch.likelihood, X)
         x = units.to_model(X, arch.likelihood)
         like._check_samples(x)
-        like._try_augmentation(x, form)
+        if self.augment is not None:
+            like._try_augmentation(x, form, arch.likelihood)
 
         samples, augment = Samples(x, like._device()), like._augmentation()
         views = None if augment is None else Views(augment, form.shape, 1)

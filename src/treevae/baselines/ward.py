@@ -26,6 +26,9 @@ class Ward(ClusterMixin, BaseEstimator):
         The last merges, the very last at the root; ``tree_.leaves[k]`` is cluster ``k``.
     labels_ : ndarray of shape (n_samples,)
         The cluster of each sample.
+    linkage_ : ndarray of shape (n_samples - 1, 4)
+        All merges, from single samples on, as scipy writes them; ``dendrogram_purity(linkage_, np.arange(n), y)``
+        scores this whole dendrogram, which has as many leaves as samples.
     """
 
     def __init__(self, n_clusters: int = 10) -> None:
@@ -39,7 +42,8 @@ class Ward(ClusterMixin, BaseEstimator):
             raise ValueError(f"X has {n} sample(s); at least 2 are needed")
         if not isinstance(k, Integral) or not 1 <= k <= n:
             raise ValueError(f"n_clusters={k!r} must be a whole number from 1 to {n}, the number of samples")
-        merged = linkage(X.reshape(n, -1), "ward")[:, :2].astype(np.intp)  # row i merges two clusters into number n + i
+        merges = linkage(X.reshape(n, -1), "ward")
+        merged = merges[:, :2].astype(np.intp)  # row i merges two clusters into number n + i
 
         node = np.zeros(2 * n - 1, dtype=np.intp)  # the node of the tree that holds a cluster
         tree = Tree()
@@ -52,5 +56,6 @@ class Ward(ClusterMixin, BaseEstimator):
                 node[merged[i]] = above
         label = {leaf: place for place, leaf in enumerate(tree.leaves)}
         self.tree_: Tree = tree
+        self.linkage_: np.ndarray = merges
         self.labels_: np.ndarray = np.array([label[leaf] for leaf in node[:n].tolist()])
         return self

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100: 32 × 32 photographs, as (n, 32, 32, 3).
 
-The files are pickles, read by an unpickler that can build arrays, bytes, strings, numbers, lists and dicts, and nothing
-else.
+The files are pickles, read by an unpickler that can build arrays of bytes, bytes, strings, numbers, lists and dicts,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -20,17 +20,46 @@ from .files import DataFileError
 
 SIDE, CHANNELS = 32, 3
 N_BYTES = CHANNELS * SIDE * SIDE  # of an image, stored as (channel, row, column)
+
+
+class _Bytes:
+    """Stands for an array of bytes while a file is read; numpy's own would believe a file about what lies in memory."""
+
+    values: np.ndarray
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, columns_first, content = state
+        if not (isinstance(kind, _ByteType) and isinstance(content, bytes)):
+            raise pickle.UnpicklingError("it holds an array of something else than bytes")
+        self.values = np.frombuffer(content, np.uint8).reshape(shape, order="F" if columns_first else "C")
+
+
+class _ByteType:
+    """Stands for numpy's type of bytes, the only one there is here."""
+
+    def __init__(self, name: Any, *_: Any) -> None:
+        if name not in ("u1", "|u1", b"u1", b"|u1"):
+            raise pickle.UnpicklingError(f"it holds numbers of the type {name!r}, expected bytes")
+
+    def __setstate__(self, state: Any) -> None:
+        """Nothing: the order of bytes means nothing for one byte."""
+
+
+def _new_array(*_: Any) -> _Bytes:
+    return _Bytes()
+
+
 ALLOWED = {  # what a file may name -> what it gets
-    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-    ("numpy._core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _new_array,
+    ("numpy._core.multiarray", "_reconstruct"): _new_array,
+    ("numpy", "ndarray"): "ndarray",  # only ever handed to _reconstruct; a word cannot be called
+    ("numpy", "dtype"): _ByteType,
     ("_codecs", "encode"): str.encode,  # how Python 3 writes bytes for Python 2; knows text encodings only
 }
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """An unpickler that runs nothing."""
+    """An unpickler that builds arrays of bytes, bytes, strings, numbers, lists and dicts, and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
@@ -45,7 +74,10 @@ def _unpickle(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             found = _ArraysOnly(file, encoding="bytes").load()
-        return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
+        return {
+            key.decode() if isinstance(key, bytes) else key: value.values if isinstance(value, _Bytes) else value
+            for key, value in found.items()
+        }
     except Exception as error:  # a damaged pickle can raise anything
         raise DataFileError(f"{path} is no CIFAR file, or is cut short or damaged: {error}") from error
 

@@ -36,7 +36,7 @@ def _read(folder: Path, name: str, class_names: tuple[str, ...]) -> DataSet:
 
 
 def _count(folder: Path, class_names: tuple[str, ...]) -> Size:
-    """What the headers of the image files say."""
+    """What the headers of the image files say, if the files are as long as that."""
     train, test = (_shape_of(_path(folder, file))[0] for file in (FILES[0], FILES[2]))
     return Size(train, test, len(class_names))
 
@@ -54,21 +54,27 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _shape_of(path: Path) -> tuple[int, ...]:
+    """The shape that the header says; a plain file must be as long as that, a gzipped one is not unpacked to see."""
     try:
         with _open(path) as file:
-            return _read_header(file, path)
+            shape = _read_header(file, path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataFileError(f"{path} is cut short or damaged: {error}") from error
+    if path.suffix != ".gz" and (found := path.stat().st_size - 4 * (1 + len(shape))) != prod(shape):
+        raise DataFileError(f"{path} holds {found:,} bytes after its header, expected {prod(shape):,}")
+    return shape
 
 
 def _read_header(file: IO[bytes], path: Path) -> tuple[int, ...]:
     """The shape that an idx file says it has."""
     n_axes = 3 if "idx3" in path.name else 1
     header = file.read(4 * (1 + n_axes))
-    if len(header) < 4 * (1 + n_axes) or header[:4] != bytes((0, 0, UNSIGNED_BYTES, n_axes)):
+    if header[:4] != bytes((0, 0, UNSIGNED_BYTES, n_axes)):
         raise DataFileError(
             f"{path} begins with {header[:4].hex(' ')!r}, expected an idx file of bytes with {n_axes} axes"
         )
+    if len(header) < 4 * (1 + n_axes):
+        raise DataFileError(f"{path} is cut short: it ends within its header, after {len(header)} bytes")
     shape = tuple(np.frombuffer(header, ">u4", offset=4).tolist())
     if shape[1:] != (SIDE, SIDE)[: n_axes - 1]:
         raise DataFileError(f"{path} holds images of {shape[1]} × {shape[2]}, expected {SIDE} × {SIDE}")

@@ -50,3 +50,7 @@ class Units:
     def to_user(self, matrix: np.ndarray) -> np.ndarray:
         """What the model says, in the units of X."""
         return (matrix * self.scale + self.shift).astype(np.float32)
+
+    def log_density(self, log_p: np.ndarray, n_features: int) -> np.ndarray:
+        """Log-densities of samples as the model sees them, in the units of X."""
+        return log_p - np.float32(n_features * np.log(self.scale))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+import zlib
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,28 +15,39 @@ import torch
 from .. import __version__
 from ..data import DataSet
 from ..estimator import TreeVAE
-from ..metrics import accuracy, contingency, dendrogram_purity, leaf_purity, nmi
+from ..metrics import accuracy, ari, contingency, dendrogram_purity, leaf_purity, nmi
 from ..model import descent
 from ..model.elbo import TERMS
+from ..model.evidence import BOUNDS, bits_per_dimension
 from ..model.scoring import score_terms
+from ..training.runfolder import fingerprint
 from ..training.samples import Samples, over
+from ..tree import Tree
 
 DRAWS = 10  # Monte Carlo draws behind every ELBO
 ACTIVE = 0.01  # variance, over samples, of the mean of a latent dimension that is in use
 
 
-def record(model: TreeVAE, data: DataSet, seed: int, command: str) -> dict[str, Any]:
-    """All that is worth keeping of a model fitted on a data set's training samples."""
+def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 0) -> dict[str, Any]:
+    """All that is worth keeping of a model fitted on a data set's training samples.
+
+    Estimates of log p(x) cost as many passes over the test samples as they take ``draws``; with 0 there are none.
+    """
     device = next(model.module_.parameters()).device
     leaves, nodes = model.predict(data.x_test), node_table(model, data.x_test)
+    parameters = {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")}
+    if model.tree is not None:
+        parameters["tree"] = json.loads(model.tree.to_json())
     found = {
         "data": data.name,
         "note": data.note,
         "seed": seed,
         "command": command,
-        "parameters": {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")},
+        "parameters": parameters,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
         "versions": versions(),
+        "source": source(),
+        "train_samples": fingerprint(data.x_train),
         "seconds": model.seconds_[-1],
         "stages": stages(model),
         "tree": json.loads(model.tree_.to_json()),
@@ -42,22 +55,52 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str) -> dict[str, 
         "train_leaf_sizes": np.bincount(model.labels_, minlength=len(model.tree_.leaves)).tolist(),
         "nodes": nodes,
     }
+    if draws:
+        found["likelihood"] = likelihoods(model, data.x_test, draws)
+    return found | compared(model.tree_, leaves, data)
+
+
+def record_of_labels(
+    tree: Tree | None, labels: np.ndarray, data: DataSet, seed: int, command: str, seconds: float
+) -> dict[str, Any]:
+    """All that is worth keeping of a clustering of a data set's test samples, its clusters being leaves or not."""
+    return {
+        "data": data.name,
+        "note": data.note,
+        "seed": seed,
+        "command": command,
+        "device": platform.machine(),
+        "versions": versions(),
+        "seconds": round(seconds, 3),
+        "tree": None if tree is None else json.loads(tree.to_json()),
+    } | compared(tree, labels, data)
+
+
+def compared(tree: Tree | None, leaves: np.ndarray, data: DataSet) -> dict[str, Any]:
+    """How the leaves of test samples agree with what a data set knows about them: classes, finer ones, attributes."""
+    n_leaves = int(leaves.max()) + 1 if tree is None else len(tree.leaves)
+    found: dict[str, Any] = {}
     if data.y_test is not None:
-        found["scores_percent"] = scores(model, leaves, data.y_test)
+        found["scores_percent"] = scores(tree, leaves, data.y_test)
         found["class_names"] = list(data.class_names)
-        found["test_leaf_by_class"] = contingency(leaves, data.y_test, len(model.tree_.leaves)).tolist()
+        found["test_leaf_by_class"] = contingency(leaves, data.y_test, n_leaves).tolist()
     if data.fine_test is not None:
-        found["fine_scores_percent"] = scores(model, leaves, data.fine_test)
+        found["fine_scores_percent"] = scores(tree, leaves, data.fine_test)
+    if data.attributes_test is not None and data.attribute_names is not None:
+        sizes = np.maximum(np.bincount(leaves, minlength=n_leaves), 1)  # an empty leaf has none of them
+        per_leaf = np.eye(n_leaves)[leaves].T @ data.attributes_test / sizes[:, None]
+        found["leaf_attributes_percent"] = dict(zip(data.attribute_names, (100 * per_leaf.T).tolist(), strict=True))
     return found
 
 
-def scores(model: TreeVAE, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Dendrogram purity, leaf purity, accuracy and normalised mutual information, in per cent."""
-    return {
-        "DP": 100 * dendrogram_purity(model.tree_, leaves, y),
+def scores(tree: Tree | None, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """DP (of a tree), LP, ACC, NMI and ARI, in per cent."""
+    purity = {} if tree is None else {"DP": 100 * dendrogram_purity(tree, leaves, y)}
+    return purity | {
         "LP": 100 * leaf_purity(leaves, y),
         "ACC": 100 * accuracy(leaves, y),
         "NMI": 100 * nmi(leaves, y),
+        "ARI": 100 * ari(leaves, y),
     }
 
 
@@ -67,6 +110,23 @@ def elbo_terms(model: TreeVAE, X: np.ndarray) -> dict[str, float]:
     named = dict(zip(TERMS, terms.tolist(), strict=True))
     kl = sum(value for name, value in named.items() if name != "reconstruction")
     return {"ELBO": named["reconstruction"] - kl, "RL": -named["reconstruction"], **named}
+
+
+def likelihoods(model: TreeVAE, X: np.ndarray, draws: int) -> dict[str, Any]:
+    """The mean of both estimates of log p(x) over samples, in nats, and its standard error.
+
+    The error is that of the mean over these samples as an estimate of the mean over all samples of their kind: their
+    standard deviation over the root of their number. How far a bound lies below log p(x) is no part of it.
+    Images under a Gaussian also have the importance-weighted bound in bits per dimension.
+    """
+    found: dict[str, Any] = {"draws": draws}
+    for bound in BOUNDS:
+        values = model.log_likelihood(X, draws, bound).astype(np.float64)
+        error = float(values.std(ddof=1) / np.sqrt(len(values)))
+        found[f"ll_{bound}"] = {"mean": float(values.mean()), "standard_error": error}
+    if model._form.is_image and model.module_.arch.likelihood != "bernoulli":
+        found["bits_per_dimension"] = bits_per_dimension(found["ll_iwae"]["mean"], model.n_features_in_)
+    return found
 
 
 def stages(model: TreeVAE) -> list[dict[str, Any]]:
@@ -132,5 +192,13 @@ def versions() -> dict[str, str]:
     return {"treevae": __version__, "python": platform.python_version(), **libraries}
 
 
+def source() -> str:
+    """A fingerprint of the package's code, which a version does not tell apart between releases."""
+    package = Path(__file__).parents[1]
+    code = b"".join(path.read_bytes() for path in sorted(package.rglob("*.py")))
+    return f"{zlib.crc32(code):08x}"
+
+
 def _samples(model: TreeVAE, X: np.ndarray) -> Samples:
-    return Samples(model._to_model(X), next(model.module_.parameters()).device)
+    module = model.module_
+    return Samples(model._to_model(X), next(module.parameters()).device, largest=module.arch.largest_activation)

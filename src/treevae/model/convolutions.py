@@ -37,6 +37,8 @@ def to_list(x: Tensor, shape: Sequence[int]) -> Images:
 def from_list(images: Images, dtype: torch.dtype) -> Tensor:
     """Images -> (node, batch, feature), in a precision."""
     rows = _each(lambda image: image.flatten(1).to(dtype), images)
+    # the rows' memory goes back to the lanes, which wait for this stream before they are used again: in to_list, or for
+    # a gradient that comes from here
     if _in_lanes(len(images)):
         for stream in _lanes(images[0].device)[: len(images)]:
             torch.cuda.current_stream().wait_stream(stream)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import kernels
-from .elbo import ElboTerms, Gaussian
+from .elbo import ElboTerms, Gaussian, precision_weighted
 from .nodes import Levels, Nodes
 
 
@@ -72,14 +72,32 @@ def infer(
 
 def elbo(nodes: Nodes, found: Descent, x: Tensor) -> ElboTerms:
     """The terms of the ELBO for x of shape (run, batch, features), averaged over the M samples (eqs. 13 to 20)."""
+    terms = elbo_of_draws(nodes, found, x)
+    return terms if found.samples == 1 else ElboTerms(terms.values.unflatten(2, (found.samples, -1)).mean(2))
+
+
+def elbo_of_draws(nodes: Nodes, found: Descent, x: Tensor) -> ElboTerms:
+    """The terms of the ELBO of every one of the M samples by itself: values of shape (term, tree, M * batch)."""
     logit_q = found.logit_q if found.samples == 1 else found.logit_q.repeat(1, found.samples)
     log_p, kl_router = kernels.decisions(logit_q, prior_logits(nodes, found.z))
     reach = nodes.layout.path(log_p)
     if found.start is not None:
         reach = reach + found.start.log_reach.index_select(0, nodes.layout.run_of_nodes)
     log_px = log_likelihood(nodes, found.z, x if found.samples == 1 else x.repeat(1, found.samples, 1))
-    terms = kernels.weigh(reach, found.kl, kl_router, log_px, nodes.layout.table)
-    return ElboTerms(terms if found.samples == 1 else terms.unflatten(2, (found.samples, -1)).mean(2))
+    return ElboTerms(kernels.weigh(reach, found.kl, kl_router, log_px, nodes.layout.table))
+
+
+def log_ratio(nodes: Nodes, d: Levels, found: Descent) -> Tensor:
+    """log p(z_i | z_pa(i)) - log q(z_i | z_pa(i), x) at the z that were drawn in whole trees: (node, M * batch).
+
+    Its expectation is the negative KL; importance weights need its value.
+    """
+    heads, ratios = nodes.dense.by_depth(d), []
+    for k, z in enumerate(found.z):
+        q_hat = Gaussian.from_head(heads[k].repeat(1, found.samples, 1))
+        p = Gaussian.standard_like(q_hat) if k == 0 else Gaussian.from_head(_prior(nodes, k, found.z[k - 1]))
+        ratios.append(p.log_prob(z) - precision_weighted(q_hat, p).log_prob(z))
+    return torch.cat(ratios)
 
 
 def leaf_terms(nodes: Nodes, found: Descent, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ Every divergence is in nats, per sample, never clamped.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,6 +37,11 @@ class Gaussian(NamedTuple):
     def sample(self, noise: Tensor) -> Tensor:
         """mu + sigma * noise, differentiable in mu and sigma."""
         return self.mean + self.variance.sqrt() * noise
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """The log-density of z, summed over the latent components: (node, batch)."""
+        squares = (z - self.mean).square() / self.variance
+        return -0.5 * (squares + torch.log(2 * math.pi * self.variance)).sum(-1)
 
 
 def precision_weighted(q_hat: Gaussian, p: Gaussian) -> Gaussian:

@@ -82,7 +82,7 @@ def reduced(x: Tensor) -> bool:
 
 def normed(x: Tensor) -> bool:
     """Whether the kernel of the norm serves this tensor; it reads and writes bfloat16 too, and counts in float32."""
-    return fused(x) or (triton is not None and x.is_cuda and x.dtype == torch.bfloat16)
+    return fused(x) or (triton is not None and x.is_cuda and x.dtype == torch.bfloat16 and not _plain.get())
 
 
 def kernel(*sizes: str) -> Callable[[Callable], Any]:
@@ -463,11 +463,11 @@ def _resample(
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, GH: tl.constexpr, GW: tl.constexpr,
     DOWN: tl.constexpr, ACROSS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)  # within the image, so that 32 bits are enough
     here = at < count
     channel, pixel = at % C, at // C
-    j, i = pixel % GW, pixel // GW % GH
-    image = x + (pixel // (GW * GH)) * (H * W * C) + channel
+    j, i = pixel % GW, pixel // GW
+    image = x + tl.program_id(1).to(tl.int64) * (H * W * C) + channel
     first_row = tl.load(row_starts + i, mask=here, other=0)
     first_column = tl.load(column_starts + j, mask=here, other=0)
     value = tl.zeros((SIZE,), tl.float32)
@@ -477,14 +477,15 @@ def _resample(
             share = weight * tl.load(column_weights + j * ACROSS + across, mask=here, other=0.0)
             place = ((first_row + down) * W + first_column + across) * C
             value += share * tl.load(image + place, mask=here, other=0.0).to(tl.float32)
-    tl.store(y + at, value, mask=here)
+    tl.store(y + tl.program_id(1).to(tl.int64) * count + at, value, mask=here)
 
 
 def _resampled(x: Tensor, rows: Bands, columns: Bands) -> Tensor:
     b, h, w, c = x.shape
     y = x.new_empty(b, len(rows.starts), len(columns.starts), c)
     sizes = (c, h, w, *y.shape[1:3], rows.weights.shape[1], columns.weights.shape[1])
-    _resample[(cdiv(y.numel(), BLOCK),)](x, *rows, *columns, y, y.numel(), *sizes, SIZE=BLOCK)
+    each = y[0].numel()
+    _resample[(cdiv(each, BLOCK), b)](x, *rows, *columns, y, each, *sizes, SIZE=BLOCK)
     return y
 
 

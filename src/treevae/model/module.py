@@ -69,9 +69,9 @@ class TreeVAEModule(nn.Module):
         """q(leaf | x) of the leaves from left to right, tree after tree: (batch, leaf). Runs no decoder."""
         return descent.route(self.nodes, self.d(x))[self.nodes.layout.shown_rows].exp().T
 
-    def embed(self, x: Tensor) -> Tensor:
-        """The posterior mean of the root's z: (batch, latent)."""
-        path = self.path_to(0)
+    def embed(self, x: Tensor, node: int = 0) -> Tensor:
+        """The posterior mean of a node's z, given those above it: (batch, latent)."""
+        path = self.path_to(node)
         return path.sample(path.heads(self.d(x)))[0]
 
     def reconstruct(self, x: Tensor) -> Tensor:

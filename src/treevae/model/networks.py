@@ -1,4 +1,4 @@
-"""The networks of the paper (its appendix D.2), each written as for one node; stack.py runs many at once."""
+"""The networks of the paper (its appendix E.2), each written as for one node; stack.py runs many at once."""
 
 from __future__ import annotations
 
@@ -50,6 +50,13 @@ class Architecture:
     def n_levels(self) -> int:
         """How many levels of latents a tree may have."""
         return len(self.latent_dims)
+
+    @property
+    def largest_activation(self) -> int:
+        """Numbers in the largest activation of an encoder or a decoder for one sample."""
+        pixels = prod(self.input_shape[1:])
+        widest = {"cnn": 8, "deep_cnn": 32, "resnet": 32}.get(self.network, 0) * pixels
+        return max(widest, self.likelihood_model.outputs * prod(self.input_shape), *MLP_WIDTHS.get(self.network, ()))
 
     @property
     def likelihood_model(self) -> Likelihood:

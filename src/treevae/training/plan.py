@@ -1,4 +1,4 @@
-"""The schedule as data: what is trained, for how long, with which weight on the KL (SPEC: the paper's appendix D.1)."""
+"""The schedule as data: what is trained, for how long, with which weight on the KL (the paper's appendix E.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Stage:
     epochs: int
     kl_step: float  # added to the KL weight after every epoch
     learning_rate: float
-    drop_after: int  # epochs after which the learning rate is a tenth
+    drop_after: int  # epochs after which the learning rate is a tenth, and a tenth of that after as many again
     kl_start: float = 0.0
     kl_max: float = 1.0
     weight_decay: float = 1e-5  # L2
@@ -29,7 +29,7 @@ class Stage:
 
     def rate(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
-        return self.learning_rate * (0.1 if epoch >= self.drop_after else 1.0)
+        return self.learning_rate * 0.1 ** (epoch // self.drop_after)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 CHUNK = {"cpu": 1024, "cuda": 8192}  # samples in a batch of evaluation; bounds the memory of a pass over all data
 LIGHT_CHUNK = {"cpu": 4096, "cuda": 16384}  # the same for what runs at most one decoder a sample
+LARGEST_PIECE = 1 << 28  # numbers, 1 GiB, that one activation of a piece may have
 CPU_BUDGET = 4 << 30  # bytes that what is derived from the samples may take, beside the samples themselves
 
 
@@ -29,10 +30,13 @@ class Samples:
     budget : int, optional
         Bytes of the device's memory that samples and what is derived from them may take; by default half of what is
         free on a CUDA GPU, and elsewhere all samples and 4 GiB of derived values.
+    largest : int
+        Numbers in the largest activation that a network has for a sample; bounds the pieces that are asked about.
     """
 
-    def __init__(self, x: Tensor, device: torch.device, budget: int | None = None) -> None:
+    def __init__(self, x: Tensor, device: torch.device, budget: int | None = None, largest: int = 1) -> None:
         self.n, self.n_features, self.device = *x.shape, device
+        self._most = max(1, LARGEST_PIECE // largest)
         if budget is None:
             on_gpu = device.type == "cuda"
             budget = torch.cuda.mem_get_info(device)[0] // 2 if on_gpu else CPU_BUDGET + self._bytes(x)
@@ -55,7 +59,7 @@ class Samples:
 
     def chunk(self, sizes: dict[str, int] = CHUNK) -> int:
         """How many samples to ask about at a time on this device."""
-        return sizes.get(self.device.type, sizes["cpu"])
+        return min(sizes.get(self.device.type, sizes["cpu"]), self._most)
 
     def chunks(self, sizes: dict[str, int] = CHUNK) -> Iterator[Tensor]:
         """All samples in order, piece by piece, on the device."""

@@ -37,9 +37,11 @@ class Views:
         runs, batch, features = x.shape
         if self.held.shape != (runs, self.n * batch, features):
             self.held = x.new_empty(runs, self.n * batch, features)
-        with torch.random.fork_rng([x.device] if x.is_cuda else []):
+        with torch.random.fork_rng([x.device] if x.is_cuda else []):  # the user's generators stay as they are
             for run, seed in enumerate(seeds):
-                torch.manual_seed(seed)
+                torch.default_generator.manual_seed(seed)
+                if x.is_cuda:
+                    torch.cuda.manual_seed(seed)
                 self.held[run] = self._checked(x[run].repeat(self.n, 1).unflatten(1, self._shape)).flatten(1)
 
     def _checked(self, samples: Tensor) -> Tensor:

@@ -1,0 +1,70 @@
+"""Bisecting k-means: halve the cluster with the largest squared distances from its mean, again and again."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.cluster import KMeans
+from sklearn.utils import check_random_state
+
+from ..tree import Tree
+
+
+class Bisecting(ClusterMixin, BaseEstimator):
+    """Divisive clustering by k-means with two means; scikit-learn's BisectingKMeans does the same but hides its tree.
+
+    Parameters
+    ----------
+    n_clusters : int, default=10
+        How many to end with; fewer where the samples of no cluster differ.
+    n_init : int, default=10
+        Starts of each split; the best is kept.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the starts.
+
+    Attributes
+    ----------
+    tree_ : Tree
+        The splits, the first at the root; ``tree_.leaves[k]`` is cluster ``k``.
+    labels_ : ndarray of shape (n_samples,)
+        The cluster of each sample.
+    """
+
+    def __init__(self, n_clusters: int = 10, n_init: int = 10, random_state: Any = None) -> None:
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Bisecting:
+        """Split the samples of X, (n, ...), and return self; ``y`` is ignored."""
+        X = np.asarray(X)
+        X = X.reshape(len(X), -1).astype(np.float32)
+        n, k, chance = len(X), self.n_clusters, check_random_state(self.random_state)
+        if not isinstance(k, Integral) or not 1 <= k <= n:
+            raise ValueError(f"n_clusters={k!r} must be a whole number from 1 to {n}, the number of samples")
+        tree, members = Tree(), {0: np.arange(n)}
+        spread = {0: _spread(X)}
+        while len(tree.leaves) < k:
+            leaf = max(tree.leaves, key=lambda node: spread[node])
+            if spread[leaf] == 0:
+                break
+            inside = members.pop(leaf)
+            side = KMeans(2, n_init=self.n_init, random_state=chance).fit_predict(X[inside])
+            tree = tree.split(leaf)
+            for child, value in zip(tree.children(leaf), (0, 1), strict=True):
+                members[child] = inside[side == value]
+                spread[child] = _spread(X[members[child]])
+        labels = np.empty(n, dtype=np.intp)
+        for place, leaf in enumerate(tree.leaves):
+            labels[members[leaf]] = place
+        self.tree_: Tree = tree
+        self.labels_: np.ndarray = labels
+        return self
+
+
+def _spread(X: np.ndarray) -> float:
+    """The sum of squared distances from the mean; 0, and not a rounding error, where all samples are equal."""
+    return float(((X - X.mean(0)) ** 2).sum(dtype=np.float64)) if (X[:1] != X).any() else 0.0

@@ -1,0 +1,289 @@
+"""LadderVAE and VAE: TreeVAE without splits, on the same networks, engine and loop.
+
+A LadderVAE (Sønderby et al., 2016) is a TreeVAE whose tree is one path, a VAE one whose tree is the root alone. So both
+are fixed trees with a plan of their own, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from ..estimator import TreeVAE
+from ..model.module import TreeVAEModule
+from ..model.networks import Architecture
+from ..training.plan import Plan, Stage
+from ..tree import Tree
+from .ward import Ward
+
+GROWN = 0.7  # of the epochs; the rest fine-tunes at a KL weight of 1, as in the authors' baselines
+WARM_UP = 200  # epochs in which the KL weight rises to 1, of the paper's schedule
+DROP_EVERY = 100  # epochs of fine-tuning after which the learning rate is a tenth, of the paper's schedule
+
+
+def path(depth: int) -> Tree:
+    """A tree of one leaf, so many edges below the root."""
+    tree, end = Tree(), 0
+    for _ in range(depth):
+        tree = tree.split(end)
+        end, other = tree.children(end)
+        tree = tree.prune(other)
+    return tree
+
+
+def matched_hidden_dim(arch: Architecture, tree: Tree) -> int:
+    """The width of hidden layers at which a LadderVAE has about as many parameters as a TreeVAE with this tree."""
+
+    def size(hidden: int, tree: Tree) -> int:
+        sized = replace(arch, hidden_dims=(hidden,) * len(arch.hidden_dims))
+        return sum(value.numel() for value in TreeVAEModule(sized, [tree], torch.Generator()).parameters())
+
+    ladder, wanted = path(arch.n_levels - 1), size(arch.hidden_dims[0], tree)
+    low, high = 1, 2
+    while size(high, ladder) < wanted:
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if size(middle, ladder) < wanted else (low, middle)
+    return high
+
+
+class _Path(TreeVAE):
+    """A TreeVAE with a path for a tree, trained as a ladder."""
+
+    _schedule = 1000  # the paper's epochs
+
+    def _plan(self, n_samples: int) -> Plan:
+        scale = self.epochs / self._schedule
+        grown = max(1, round(GROWN * self.epochs))
+        rate = float(self.learning_rate)
+        first = Stage("training", grown, 1 / (WARM_UP * scale), rate, drop_after=grown)
+        tuned = Stage("final", max(1, self.epochs - grown), 0.0, rate, max(1, round(DROP_EVERY * scale)), kl_start=1.0)
+        return Plan(
+            first=first,
+            subtree=first,  # never: nothing is split
+            whole=None,
+            final=tuned,
+            n_leaves=1,
+            batch_size=self._batch_rows(n_samples),
+            contrastive_weight=float(self.contrastive_weight),
+            contrastive_loss=self.contrastive_loss,
+        )
+
+
+class _Root(_Path):
+    """A TreeVAE whose tree is the root alone."""
+
+    _schedule = 500
+
+
+class LadderVAE(TransformerMixin, BaseEstimator):
+    """A LadderVAE: latents one above the other, each with a prior given by the one above.
+
+    Parameters
+    ----------
+    depth : int, default=5
+        Steps between the latents, as TreeVAE's ``max_depth``: 5 means six latents.
+    latent_dim, hidden_dim, likelihood, network, augment, batch_size, learning_rate, device, random_state, verbose
+        As :class:`~treevae.TreeVAE`'s.
+    contrastive_weight : float, default=0.0
+        As :class:`~treevae.TreeVAE`'s; the loss looks at the bottom-up alone, for there are no routers.
+    epochs : int, default=1000
+        The paper's; other numbers keep its proportions.
+
+    Attributes
+    ----------
+    model_ : TreeVAE
+        The fitted model; its tree has one leaf.
+    """
+
+    def __init__(
+        self,
+        depth: int = 5,
+        *,
+        latent_dim: int = 8,
+        hidden_dim: int = 128,
+        likelihood: str = "auto",
+        network: str = "auto",
+        augment: Any = None,
+        contrastive_weight: float = 0.0,
+        epochs: int = 1000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.depth = depth
+        self.latent_dim = latent_dim
+        self.hidden_dim = hidden_dim
+        self.likelihood = likelihood
+        self.network = network
+        self.augment = augment
+        self.contrastive_weight = contrastive_weight
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self, X: Any, y: Any = None, *, checkpoint: str | os.PathLike[str] | None = None, save_every: float = 30.0
+    ) -> LadderVAE:
+        """Train on X and return self; as :meth:`TreeVAE.fit`, ``y`` is ignored."""
+        self.model_ = self._model().fit(X, checkpoint=checkpoint, save_every=save_every)
+        return self
+
+    def fit_seeds(
+        self,
+        X: Any,
+        seeds: Iterable[int],
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        save_every: float = 30.0,
+    ) -> list[LadderVAE]:
+        """One fitted model for each seed, trained side by side; as :meth:`TreeVAE.fit_seeds`."""
+        models = self._model().fit_seeds(X, seeds, checkpoint=checkpoint, save_every=save_every)
+        fitted = [clone(self).set_params(random_state=model.random_state) for model in models]
+        for one, model in zip(fitted, models, strict=True):
+            one.model_ = model
+        return fitted
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The posterior mean of the last latent, which the decoder reads: (n_samples, latent_dim)."""
+        check_is_fitted(self)
+        (leaf,) = self.model_.tree_.leaves
+        return self.model_._ask(X, lambda x: self.model_.module_.embed(x, leaf))
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The ELBO of each sample in nats; as :meth:`TreeVAE.score_samples`."""
+        check_is_fitted(self)
+        return self.model_.score_samples(X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean ELBO of the samples in nats; higher is better."""
+        check_is_fitted(self)
+        return self.model_.score(X)
+
+    def reconstruct(self, X: Any) -> np.ndarray:
+        """The model's idea of each sample, in the form and units of X."""
+        check_is_fitted(self)
+        return self.model_.reconstruct(X)
+
+    def sample(self, n: int = 1, random_state: Any = None) -> np.ndarray:
+        """New samples, in the form and units of X."""
+        check_is_fitted(self)
+        return self.model_.sample(n, random_state=random_state)
+
+    def _model(self) -> _Path:
+        """The model to fit."""
+        if not isinstance(self.depth, Integral) or self.depth < 1:
+            raise ValueError(f"depth={self.depth!r} must be a whole number of at least 1; use VAE for one latent")
+        shared = {name: value for name, value in self.get_params(deep=False).items() if name != "depth"}
+        return _Path(tree=path(self.depth), max_depth=self.depth, contrastive_loss="bottom_up", **shared)
+
+
+class VAE(LadderVAE):
+    """A VAE: one latent between an encoder and a decoder.
+
+    Parameters
+    ----------
+    latent_dim, likelihood, network, augment, contrastive_weight, batch_size, learning_rate
+        As :class:`LadderVAE`'s, and so are the others.
+    epochs : int, default=500
+        The paper's; other numbers keep its proportions.
+
+    Attributes
+    ----------
+    model_ : TreeVAE
+        The fitted model; its tree is the root alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        latent_dim: int = 8,
+        likelihood: str = "auto",
+        network: str = "auto",
+        augment: Any = None,
+        contrastive_weight: float = 0.0,
+        epochs: int = 500,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.latent_dim = latent_dim
+        self.likelihood = likelihood
+        self.network = network
+        self.augment = augment
+        self.contrastive_weight = contrastive_weight
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _model(self) -> _Path:
+        """The model to fit."""
+        return _Root(tree=Tree(), max_depth=0, contrastive_loss="bottom_up", **self.get_params(deep=False))
+
+
+class LatentWard(ClusterMixin, BaseEstimator):
+    """Ward's method on what a VAE or a LadderVAE makes of the samples.
+
+    Ward cannot place new samples, so :meth:`predict` merges the embeddings of the samples it is given, as the paper
+    does with the test samples; the model has learnt from those of :meth:`fit`.
+
+    Parameters
+    ----------
+    model : LadderVAE or VAE
+        What gives the embeddings.
+    n_clusters : int, default=10
+        Where to cut.
+
+    Attributes
+    ----------
+    model_ : LadderVAE or VAE
+        The fitted model.
+    tree_ : Tree
+        The dendrogram of the samples last clustered, down to the clusters.
+    """
+
+    def __init__(self, model: LadderVAE, n_clusters: int = 10) -> None:
+        self.model = model
+        self.n_clusters = n_clusters
+
+    def fit(self, X: Any, y: Any = None) -> LatentWard:
+        """Fit the model on X, cluster its embedding, and return self; ``y`` is ignored."""
+        self.model_ = clone(self.model).fit(X)
+        self.labels_ = self.predict(X)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The clusters of X among themselves."""
+        check_is_fitted(self, "model_")
+        ward = Ward(self.n_clusters).fit(self.model_.transform(X))
+        self.tree_: Tree = ward.tree_
+        return ward.labels_
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The model's embedding of X."""
+        check_is_fitted(self, "model_")
+        return self.model_.transform(X)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The model's ELBO of each sample, in nats."""
+        check_is_fitted(self, "model_")
+        return self.model_.score_samples(X)

@@ -1,0 +1,177 @@
+"""The commands of the paper's tables: list them, run what is missing, show them beside the paper's figures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from .experiments.running import Failed, Finished
+
+INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
+SEEDS = 10  # of the paper
+FIGURES = ("DP", "LP", "ACC", "NMI")
+
+paper = typer.Typer(
+    no_args_is_help=True,
+    help="Run the tables of the paper, and show them beside its figures. Start with: treevae paper list",
+)
+
+TABLE_HELP = "clustering, generative, celeba-attributes, sizes, matched-ladder, fixed-tree, …: see treevae paper list."
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help=TABLE_HELP)]
+Results = Annotated[Path, typer.Option("--results", metavar="FOLDER", help="The store of records.")]
+SCALE_HELP = "Length of every schedule; 1 is the paper's. Different scales never share a cell."
+Scale = Annotated[float, typer.Option(help=SCALE_HELP)]
+STORE = Path("results")
+
+
+@paper.command("list")
+def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
+    """List the tables of the paper, and how many of their cells are in the store.
+
+    A cell is one fit: a data set, a method, its settings and a seed. One that stands in several tables is run once.
+
+    \b
+    Example:
+      treevae paper list
+      treevae paper list --results ~/results --scale 0.1
+    """
+    from .experiments.methods import METHODS
+    from .experiments.running import cells_of
+    from .experiments.store import Store
+    from .experiments.tables import TABLES
+
+    store = Store(results)
+    typer.echo(f"Records in {results}, scale {scale:g}, {SEEDS} seeds\n")
+    typer.echo(f"{'table':<20} {'cells':>10}  what")
+    for name, table in TABLES.items():
+        cells = cells_of(table, SEEDS, scale)
+        there = sum(store.read(cell) is not None for cell in cells)
+        typer.echo(f"{name:<20} {f'{there} of {len(cells)}':>10}  {table.title}")
+    used = dict.fromkeys(row.method for table in TABLES.values() for row in table.rows)
+    typer.echo(f"\nMethods: {', '.join(METHODS)}. Not there yet: {', '.join(n for n in used if n not in METHODS)}.")
+    typer.echo("Next: treevae paper run TABLE, then: treevae paper show TABLE")
+
+
+@paper.command("run")
+def run_table(
+    table: TableName,
+    data: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this data set; may be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this method; may be repeated.")] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.")] = SEEDS,
+    scale: Scale = 1.0,
+    results: Results = STORE,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the data sets lie; by default what $TREEVAE_DATA says.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, …")] = "auto",
+    side_by_side: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most seeds fitted in one go; by default all, and with --ray one."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Send the fits to this Ray cluster; local starts one on this machine."),
+    ] = None,
+) -> None:
+    """Run the cells of a table that are not in the store yet, and keep a record of each.
+
+    The seeds of a cell are fitted side by side, which on a GPU takes little longer than one. Nothing is run twice: what
+    is in the store is skipped, and after a crash, a kill or Ctrl-C the same command goes on where it was. A short look
+    at everything is --scale 0.1.
+
+    With --ray every fit goes to a worker of a cluster, where treevae and the data sets must be too (--root, or
+    $TREEVAE_DATA there). A fit whose worker dies is sent to another.
+
+    \b
+    Example:
+      treevae paper run clustering --data fashion --method treevae --root ~/data
+      treevae paper run sizes --seeds 3 --scale 0.1
+      treevae paper run clustering --ray local
+    """
+    from .experiments.cluster import run_on_ray
+    from .experiments.methods import METHODS, Place
+    from .experiments.running import Failed, cells_of, jobs_of, run
+    from .experiments.store import Store
+    from .experiments.tables import table_of
+
+    chosen, store = table_of(table), Store(results)
+    cells = cells_of(chosen, seeds, scale, data, method)
+    there = sum(store.read(cell) is not None for cell in cells)
+    jobs = jobs_of(store, cells, side_by_side or (None if ray is None else 1))
+    absent = dict.fromkeys(row.method for row in chosen.rows if row.method not in METHODS and method is None)
+    if absent:
+        typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
+    typer.echo(f"{len(cells)} cells, {there} of them there already.")
+    command = " ".join(["treevae", *sys.argv[1:]])
+    where = Place(None if root is None else root.resolve(), device, ray is None, command)
+    try:
+        ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
+        failed = sum(isinstance(one, Failed) for one in _tell(ended)) if jobs else 0
+    except KeyboardInterrupt:
+        typer.echo("Interrupted. Nothing is lost: the same command goes on from here.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if failed:
+        raise ValueError(
+            f"{failed} of {len(jobs)} fits failed; the same command tries them again, from the states in "
+            f"{results / 'running'} where there are any: remove one to start its fit anew"
+        )
+    typer.echo(f"All {len(cells)} cells are in {results}. Next: treevae paper show {table}")
+
+
+@paper.command("show")
+def show_table(
+    table: TableName,
+    scale: Scale = 1.0,
+    results: Results = STORE,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write it in Markdown; by default below --results.")
+    ] = None,
+    latex: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write it in LaTeX; by default below --results.")
+    ] = None,
+) -> None:
+    """Show a table: mean ± sd over the seeds in the store, beside the paper's figures.
+
+    Every figure is marked as better (▲) or worse (▼) than the paper's mean, or the same to the digits printed (=). What
+    has no record says "not run". The table is also written in Markdown and in LaTeX, into the store's folder tables.
+
+    \b
+    Example:
+      treevae paper show clustering
+      treevae paper show sizes --scale 0.1 --markdown sizes.md
+    """
+    from .experiments.showing import as_latex, as_markdown, as_text, lines
+    from .experiments.store import Store, write_whole
+    from .experiments.tables import table_of
+
+    chosen = table_of(table)
+    found = lines(chosen, Store(results), scale)
+    stem = table if scale == 1 else f"{table}-x{scale:g}"
+    in_markdown = markdown or results / "tables" / f"{stem}.md"
+    in_latex = latex or results / "tables" / f"{stem}.tex"
+    typer.echo(as_text(chosen, found, scale))
+    write_whole(in_markdown, as_markdown(chosen, found, scale))
+    write_whole(in_latex, as_latex(chosen, found, scale))
+    typer.echo(f"\nWrote {in_markdown}, {in_latex}")
+
+
+def _tell(ended: Iterator[Finished | Failed]) -> Iterator[Finished | Failed]:
+    """The same, with a line for each on the terminal."""
+    from .experiments.running import Failed
+
+    for one in ended:
+        if isinstance(one, Failed):
+            seeds = ", ".join(map(str, one.job.seeds))
+            typer.secho(f"failed: {one.job.cells[0].about}, seed {seeds}: {one.why}", fg="red", err=True)
+        else:
+            scores = {name: value for name, value in one.record.get("scores_percent", {}).items() if name in FIGURES}
+            if "elbo" in one.record:
+                scores["ELBO"] = one.record["elbo"]["ELBO"]
+            figures = ", ".join(f"{name} {value:.1f}" for name, value in scores.items())
+            typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {figures} ({one.path.name})")
+        yield one

@@ -1,0 +1,100 @@
+"""A cell: one fit of one method on one data set with one seed, named by all that its record depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..recipes import RECIPES
+
+HASH = 8  # hexadecimal digits in a file's name
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is fitted. Cells of different scales, settings or seeds are different, whatever table they stand in."""
+
+    data: str
+    method: str
+    settings: Mapping[
+        str, Any
+    ]  # JSON-able: the parameters of the recipe that the method uses, changes and scale applied
+    scale: float  # of every schedule; 1 is the paper's
+    seed: int
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that are not the recipe's."""
+        recipe = scaled(self.data, {}, self.scale)
+        return {name: value for name, value in self.settings.items() if name not in recipe or recipe[name] != value}
+
+    @property
+    def about(self) -> str:
+        """The cell without its seed, in a form that can be read and stand in a file's name."""
+        words = [f"{name}={_short(value)}" for name, value in sorted(self.changes.items())]
+        return "-".join([self.data, self.method, *words, *([] if self.scale == 1 else [f"x{self.scale:g}"])])
+
+    @property
+    def name(self) -> str:
+        """The name of its record: readable, and with a hash of all settings, so that no two cells share one."""
+        return f"{self.about}-seed{self.seed}-{self.hash}"
+
+    @property
+    def hash(self) -> str:
+        """A few digits that stand for everything but the seed."""
+        return short_hash({name: value for name, value in asdict(self).items() if name != "seed"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cells of one method and data set that are fitted in one go."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def data(self) -> str:
+        """The data set of all cells."""
+        return self.cells[0].data
+
+    @property
+    def method(self) -> str:
+        """The method of all cells."""
+        return self.cells[0].method
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the cells."""
+        return tuple(sorted({cell.seed for cell in self.cells}))
+
+    @property
+    def name(self) -> str:
+        """The name of the folder for the state of its fit."""
+        seeds = f"{self.seeds[0]}" if len(self.seeds) == 1 else f"{self.seeds[0]}..{self.seeds[-1]}"
+        return f"{self.cells[0].about}-seed{seeds}-{short_hash(sorted(cell.name for cell in self.cells))}"
+
+
+def scaled(data: str, changes: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """The recipe of a data set as JSON has it, with changes, and with every schedule shortened."""
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"scale={scale!r} must be above 0; 1 is the paper's schedule, 0.1 a tenth of it")
+    settings = RECIPES[data] | dict(changes)
+    settings["epochs"] = max(1, round(settings["epochs"] * scale))  # all stages keep their proportions to it
+    return json.loads(json.dumps(settings))
+
+
+def short_hash(value: Any) -> str:
+    """A few digits that stand for a JSON-able value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:HASH]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "given"  # a tree; the hash says which
+    return ".".join(map(str, value)) if isinstance(value, list) else str(value)

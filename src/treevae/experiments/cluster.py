@@ -1,0 +1,79 @@
+"""Runs jobs on a Ray cluster: each goes to a free worker, and one whose worker dies goes to another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from .cells import Cell, Job
+from .methods import METHODS, Method, Place
+from .running import Failed, Finished, fit
+from .store import JOB, Store
+
+LOCAL = "local"
+RETRIES = 5  # of a job whose worker has died
+RECORDS = 128 * 2**20  # bytes of Ray's shared memory on this machine; records are small
+
+
+def run_on_ray(
+    jobs: Iterable[Job], store: Store, place: Place, address: str, workers: int | None = None
+) -> Iterator[Finished | Failed]:
+    """Fit jobs on a cluster, and say what came of each cell, in the order in which they end.
+
+    Records come back to this process, which alone writes into the store. Workers that see the store's folder keep the
+    states of their fits there, so that a job goes on where its worker died; on others it starts anew.
+
+    Parameters
+    ----------
+    address
+        Of the cluster; "local" starts one on this machine, which ends with this call.
+    workers
+        How many on this machine; by default one for each core.
+    """
+    ray = _import_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    if address == LOCAL:
+        ray.init("local", num_cpus=workers, include_dashboard=False, object_store_memory=RECORDS, **quiet)
+    else:
+        try:
+            ray.init(address=address, **quiet)
+        except ConnectionError as error:
+            why = f"there is no Ray cluster at {address}; start one with ray start --head, or use --ray local"
+            raise ValueError(why) from error
+    try:
+        gpus = ray.cluster_resources().get("GPU", 0)
+        task = ray.remote(max_retries=RETRIES)(_work)
+        waiting = {}
+        for job in jobs:
+            method, folder = METHODS[job.method], store.begin(job).resolve()
+            needs = {"num_gpus": 1} if method.gpu and gpus else {}
+            waiting[task.options(**needs).remote(job, method, replace(place, folder=folder))] = job
+        while waiting:
+            (done,), _ = ray.wait(list(waiting), num_returns=1)
+            job = waiting.pop(done)
+            try:
+                for cell, record in ray.get(done):
+                    yield Finished(cell, record, store.write(cell, record))
+                store.finish(job)
+            except (ray.exceptions.RayError, ValueError, OSError) as error:
+                store.leave(job)
+                yield Failed(job, " ".join(str(getattr(error, "cause", error)).split()))
+    finally:
+        ray.shutdown()
+
+
+def _work(job: Job, method: Method, place: Place) -> list[tuple[Cell, dict[str, Any]]]:
+    """The records of a job, on a worker."""
+    shared = place.folder is not None and (place.folder / JOB).exists()
+    return list(fit(job, method, place if shared else replace(place, folder=None)))
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("--ray needs Ray: pip install 'treevae[ray]'") from error
+    return ray

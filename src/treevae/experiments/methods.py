@@ -1,0 +1,183 @@
+"""The methods of the tables by name: on which settings each depends, what one fit serves, and how it is fitted.
+
+Another method is one more entry of METHODS. Its ``fit`` yields a record for each cell of a job; where the scores stand
+in a record is what ``tables`` reads: "scores_percent" with DP, LP, ACC and NMI, "elbo" with ELBO and RL, "likelihood"
+with ll_paper. What a method does not give is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..data.dataset import DataSet
+from ..tree import Tree
+from .cells import Cell, Job, scaled
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how a job is fitted; none of it changes what comes out, but for the device's rounding."""
+
+    root: Path | None = None  # of the data sets; None is what $TREEVAE_DATA says
+    device: str = "auto"
+    verbose: bool = False
+    command: str = ""  # goes into the records
+    folder: Path | None = None  # for the state of the fit, where one can be kept
+
+
+DRAWS = 1000  # behind an estimate of log p(x), at scale 1
+OF_CLUSTERS = ("scores_percent", "fine_scores_percent", "test_leaf_by_class", "leaf_attributes_percent")
+OF_LATENTS = (
+    "latent_dim",
+    "hidden_dim",
+    "max_depth",
+    "network",
+    "likelihood",
+    "augment",
+    "contrastive_weight",
+    "batch_size",
+)
+Fit = Callable[[Job, DataSet, Place], Iterator[tuple[Cell, dict[str, Any]]]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a method of the tables is fitted."""
+
+    name: str
+    fit: Fit
+    uses: tuple[str, ...] | None = None  # of the recipe's parameters; None is all of them
+    own: Mapping[str, Any] = field(default_factory=dict)  # settings that no recipe has
+    seeded: bool = True  # else one seed stands for all
+    together: tuple[str, ...] = ()  # "seed" or settings: one fit serves cells that differ in nothing else
+    gpu: bool = False  # whether it is faster on one
+
+    def cell(self, data: str, changes: Mapping[str, Any], scale: float, seed: int) -> Cell:
+        """The cell of a data set with changes to its recipe."""
+        settings = scaled(data, changes, scale)
+        used = settings if self.uses is None else {name: settings[name] for name in self.uses if name in settings}
+        return Cell(data, self.name, used | dict(self.own), float(scale), seed)
+
+
+def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell, from trees that are grown side by side."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    from ..estimator import TreeVAE
+    from .records import record
+
+    settings = dict(job.cells[0].settings)
+    if settings.get("tree") is not None:
+        settings["tree"] = Tree.from_json(json.dumps(settings["tree"]))
+    model = TreeVAE(**settings, device=place.device, verbose=place.verbose)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", category=ConvergenceWarning)  # of fewer leaves than asked for: in the record
+        models = model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder)
+    by_seed = dict(zip(job.seeds, models, strict=True))
+    for cell in job.cells:
+        yield cell, record(by_seed[cell.seed], data, cell.seed, place.command, _draws(cell))
+
+
+def _draws(cell: Cell) -> int:
+    """Draws behind an estimate of log p(x); none for photographs, of which the paper gives none."""
+    return max(1, round(DRAWS * cell.scale)) if cell.settings["likelihood"] == "bernoulli" else 0
+
+
+def fit_latents(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell of a VAE or a LadderVAE; with Ward's method on the test samples' latents if asked for."""
+    from ..baselines.ladder import VAE, LadderVAE
+    from ..baselines.ward import Ward
+    from .records import compared, record
+
+    cell = job.cells[0]
+    settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "max_depth")}
+    make, schedule = (VAE, 500) if cell.method.startswith("vae") else (LadderVAE, 1000)
+    if make is VAE:
+        settings.pop("hidden_dim")
+    elif cell.method.endswith("matched"):
+        settings["hidden_dim"] = _matched(cell, data)
+    model = make(**settings, epochs=max(1, round(schedule * cell.scale)), device=place.device, verbose=place.verbose)
+    fitted = dict(zip(job.seeds, model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder), strict=True))
+    for cell in job.cells:
+        one = fitted[cell.seed]
+        found = record(one.model_, data, cell.seed, place.command, _draws(cell))
+        found = {name: value for name, value in found.items() if name not in OF_CLUSTERS}  # one leaf is no clustering
+        if "n_leaves" in cell.settings:
+            ward = Ward(cell.settings["n_leaves"]).fit(one.transform(data.x_test))
+            found |= {"tree": json.loads(ward.tree_.to_json())} | compared(ward.tree_, ward.labels_, data)
+        yield cell, found
+
+
+def _matched(cell: Cell, data: DataSet) -> int:
+    """The width at which a LadderVAE has as many parameters as a TreeVAE of the recipe."""
+    from ..baselines.ladder import matched_hidden_dim
+    from ..estimator import TreeVAE
+    from ..tree import balanced
+
+    model = TreeVAE(**{k: v for k, v in cell.settings.items() if k not in ("augment", "contrastive_weight")})
+    _, _, arch, _, _ = model._check(data.x_train[:1000], save_every=0)
+    return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]))
+
+
+def fit_ward(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell. The test samples themselves are clustered: Ward's method cannot place others."""
+    from ..baselines.ward import Ward
+    from .records import record_of_labels
+
+    for cell in job.cells:
+        began = time.perf_counter()
+        ward = Ward(cell.settings["n_leaves"]).fit(data.x_test)
+        seconds = time.perf_counter() - began
+        yield cell, record_of_labels(ward.tree_, ward.labels_, data, cell.seed, place.command, seconds)
+
+
+def fit_bisecting(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell, on the test samples, as for Ward's method."""
+    from ..baselines.bisecting import Bisecting
+    from .records import record_of_labels
+
+    for cell in job.cells:
+        began = time.perf_counter()
+        found = Bisecting(cell.settings["n_leaves"], random_state=cell.seed).fit(data.x_test)
+        seconds = time.perf_counter() - began
+        yield cell, record_of_labels(found.tree_, found.labels_, data, cell.seed, place.command, seconds)
+
+
+def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell, on the test samples. There is no tree of clusters, and what it calls noise is one more."""
+    import numpy as np
+    from sklearn.cluster import HDBSCAN
+
+    from .records import record_of_labels
+
+    x = np.asarray(data.x_test, dtype=np.float64).reshape(len(data.x_test), -1)
+    for cell in job.cells:
+        began = time.perf_counter()
+        least = max(2, round(cell.settings["min_cluster_share"] * len(x)))
+        labels = HDBSCAN(min_cluster_size=least, copy=True).fit_predict(x)
+        _, labels = np.unique(labels, return_inverse=True)
+        seconds = time.perf_counter() - began
+        yield cell, record_of_labels(None, labels, data, cell.seed, place.command, seconds)
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("treevae", fit_treevae, together=("seed",), gpu=True),
+        Method("vae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
+        Method("vae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
+        Method("laddervae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
+        Method("laddervae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
+        Method("laddervae-matched", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed",), gpu=True),
+        Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
+        Method("bisecting", fit_bisecting, uses=("n_leaves",)),
+        # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too
+        Method("hdbscan", fit_hdbscan, uses=(), own={"min_cluster_share": 0.01}, seeded=False),
+    )
+}

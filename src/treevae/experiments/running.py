@@ -1,0 +1,136 @@
+"""Runs the cells of a table that are not in the store yet: what is missing, in which jobs, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..data.dataset import DataSet
+from .cells import Cell, Job, short_hash
+from .methods import METHODS, Method, Place
+from .store import Store
+from .tables import Table
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A cell whose record is in the store now."""
+
+    cell: Cell
+    record: Mapping[str, Any]
+    path: Path
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A job that ended with an error; what it had trained is kept."""
+
+    job: Job
+    why: str
+
+
+def cells_of(
+    table: Table,
+    seeds: int,
+    scale: float,
+    data: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+) -> list[Cell]:
+    """The cells behind a table's figures, each once, of the methods that there are.
+
+    Parameters
+    ----------
+    seeds
+        How many, from 0 on; a method without chance, and a table of one tree, take one.
+    data, methods
+        Names of the rows to take; by default all.
+    """
+    _check_names("data set", data, [row.data for row in table.rows], f"in the table {table.name}")
+    _check_names("method", methods, [row.method for row in table.rows], f"in the table {table.name}")
+    _check_names("method", methods, list(METHODS), "that can be run")
+    if seeds < 1:
+        raise ValueError(f"seeds={seeds} must be at least 1")
+    found: dict[Cell, None] = {}
+    for row in table.rows:
+        if row.method not in METHODS or row.data not in (data or [row.data]) or row.method not in (methods or METHODS):
+            continue
+        method = METHODS[row.method]
+        for entry in row.entries:
+            for seed in range(seeds if method.seeded and not table.one_seed else 1):
+                found[method.cell(row.data, entry.changes, scale, seed)] = None
+    return list(found)
+
+
+def jobs_of(store: Store, cells: Iterable[Cell], side_by_side: int | None = None) -> list[Job]:
+    """The jobs that give the cells that the store does not have. Those begun earlier come first, as they were.
+
+    Parameters
+    ----------
+    side_by_side
+        Most seeds in one job; by default all. A job begun earlier keeps its seeds, because its state holds them all.
+    """
+    missing = dict.fromkeys(cell for cell in cells if store.read(cell) is None)
+    jobs = []
+    for job in store.started():
+        if all(store.read(cell) is not None for cell in job.cells):
+            store.finish(job)  # killed between its last record and its end
+        elif not missing.keys().isdisjoint(job.cells):
+            jobs.append(job)
+            for cell in job.cells:
+                missing.pop(cell, None)
+    groups: dict[str, list[Cell]] = {}
+    for cell in missing:
+        groups.setdefault(_fit_of(cell, METHODS[cell.method]), []).append(cell)
+    for group in groups.values():
+        seeds = sorted({cell.seed for cell in group})
+        most = side_by_side or len(seeds)
+        for first in range(0, len(seeds), most):
+            chosen = seeds[first : first + most]
+            jobs.append(Job(tuple(cell for cell in group if cell.seed in chosen)))
+    return jobs
+
+
+def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | Failed]:
+    """Fit jobs one after the other on this machine, and say what came of each cell.
+
+    A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
+    """
+    for job in jobs:
+        if all(store.read(cell) is not None for cell in job.cells):
+            continue  # another process was faster
+        try:
+            here = replace(place, folder=store.begin(job).resolve())
+            for cell, record in fit(job, METHODS[job.method], here):
+                yield Finished(cell, record, store.write(cell, record))
+            store.finish(job)
+        except (ValueError, OSError, FloatingPointError) as error:
+            store.leave(job)
+            yield Failed(job, " ".join(str(error).split()))
+
+
+def fit(job: Job, method: Method, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """The records of a job."""
+    return method.fit(job, _read(job.data, place.root), place)
+
+
+@lru_cache(maxsize=1)  # the jobs of a table come data set by data set
+def _read(name: str, root: Path | None) -> DataSet:
+    from ..data import load
+
+    return load(name, root)
+
+
+def _fit_of(cell: Cell, method: Method) -> str:
+    """The same text for cells that one fit serves."""
+    whole = asdict(cell)
+    settings = {name: value for name, value in whole.pop("settings").items() if name not in method.together}
+    apart = {name: value for name, value in whole.items() if name not in method.together}
+    return short_hash(apart | {"settings": settings})
+
+
+def _check_names(what: str, given: Sequence[str] | None, allowed: Sequence[str], where: str) -> None:
+    if unknown := [name for name in given or () if name not in allowed]:
+        raise ValueError(f"there is no {what} {unknown[0]!r} {where}; there are {', '.join(dict.fromkeys(allowed))}")

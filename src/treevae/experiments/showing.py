@@ -1,0 +1,172 @@
+"""A table with our figures beside the paper's: as text, as Markdown and as LaTeX."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .methods import METHODS
+from .store import Store
+from .tables import DATA_TITLES, Entry, Figure, Row, Table
+
+NOT_RUN, NOT_RECORDED, NONE = "not run", "not recorded", "–"
+BETTER, WORSE, SAME = "▲", "▼", "="
+LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed; ± is one sd over seeds."
+DIGITS = 1  # of figures that the paper does not have
+LATEX_MARKS = {BETTER: r"$\uparrow$", WORSE: r"$\downarrow$", SAME: "$=$"}
+ARROWS = {ord(BETTER): "↑", ord(WORSE): "↓"}  # what every font of LaTeX has
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One figure of ours beside the paper's."""
+
+    ours: str
+    mark: str  # of the comparison; empty where there is none
+    paper: str
+    seeds: int
+    notes: tuple[str, ...] = ()  # in what the data of our fits were not the published ones
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row with its figures."""
+
+    data: str
+    title: str
+    figures: tuple[Shown, ...]
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds its figures have, where they have any."""
+        return " or ".join(map(str, sorted({figure.seeds for figure in self.figures if figure.seeds}))) or NONE
+
+
+def lines(table: Table, store: Store, scale: float) -> list[Line]:
+    """The rows of a table, from all seeds of one scale in the store."""
+    return [
+        Line(
+            DATA_TITLES[row.data],
+            row.title,
+            tuple(shown(row, entry, store, scale, table.one_seed) for entry in row.entries),
+        )
+        for row in table.rows
+    ]
+
+
+def shown(row: Row, entry: Entry, store: Store, scale: float, one_seed: bool) -> Shown:
+    """A figure: mean and sd over the seeds in the store, better or worse than the paper's mean."""
+    paper = NONE if entry.paper is None else _written(entry.paper.mean, entry.paper.sd, entry.paper.digits)
+    if row.method not in METHODS:
+        return Shown(NOT_RUN, "", paper, 0)
+    method = METHODS[row.method]
+    records = list(store.seeds(method.cell(row.data, entry.changes, scale, 0)).values())
+    if not records:
+        return Shown(NOT_RUN, "", paper, 0)
+    read = [entry.score.read(record) for record in (records[:1] if one_seed else records)]
+    values = [value for value in read if value is not None]
+    if not values:
+        return Shown(NOT_RECORDED, "", paper, 0)
+    mean = statistics.mean(values)
+    sd = statistics.stdev(values) if len(values) > 1 else None if method.seeded else 0.0
+    digits = DIGITS if entry.paper is None else entry.paper.digits
+    notes = tuple(dict.fromkeys(record["note"] for record in records if record.get("note")))
+    return Shown(_written(mean, sd, digits), compare(mean, entry.paper, entry.score.better), paper, len(values), notes)
+
+
+def remarks(table: Table, found: Sequence[Line]) -> list[str]:
+    """What a reader must know: the marks, what is particular to the table, and to the data that were fitted."""
+    notes = dict.fromkeys(f"{line.data}: {note}." for line in found for one in line.figures for note in one.notes)
+    return [LEGEND, *filter(None, [table.note]), *notes]
+
+
+def compare(mean: float, paper: Figure | None, better: int) -> str:
+    """The mark of a mean beside the paper's: better, worse, or the same once rounded to the paper's digits."""
+    if paper is None or better == 0:
+        return ""
+    if f"{mean:.{paper.digits}f}" == f"{paper.mean:.{paper.digits}f}":
+        return SAME
+    return BETTER if (mean > paper.mean) == (better > 0) else WORSE
+
+
+def caption(table: Table, scale: float) -> str:
+    """The title, and the scale if it is not the paper's."""
+    short = "" if scale == 1 else f". Every schedule is {scale:g} of the paper's length, so the figures do not compare"
+    return table.title + short
+
+
+def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
+    """The table for a terminal: our figure, its mark, and the paper's in brackets."""
+    head = ["data", "method", "seeds", *(f"{column} (paper)" for column in table.columns)]
+    body = [
+        [line.data, line.title, line.seeds, *(f"{one.ours} {one.mark or ' '} ({one.paper})" for one in line.figures)]
+        for line in found
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+
+    def row(cells: Sequence[str]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+    return "\n".join([caption(table, scale), "", row(head), *map(row, body), "", *remarks(table, found)])
+
+
+def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
+    """The table in Markdown, the paper's figures in columns of their own."""
+    head = ["data", "method", "seeds", *(name for column in table.columns for name in (column, "paper"))]
+    body = [
+        [line.data, line.title, line.seeds, *(text for one in line.figures for text in (_marked(one), one.paper))]
+        for line in found
+    ]
+    rows = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *body)]
+    return f"**{caption(table, scale)}**\n\n" + "\n".join(rows) + f"\n\n{' '.join(remarks(table, found))}\n"
+
+
+def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
+    """The table in LaTeX, with the booktabs package."""
+    head = [r"Data", "Method", "Seeds", *(name for column in table.columns for name in (column, "paper"))]
+    rows = [" & ".join(map(_tex, head)) + r" \\", r"\midrule"]
+    for before, line in pairwise([None, *found]):
+        assert line is not None
+        if before is not None and before.data != line.data:
+            rows.append(r"\midrule")
+        named = line.data if before is None or before.data != line.data else ""
+        figures = (text for one in line.figures for text in (_tex_figure(one.ours, one.mark), _tex_figure(one.paper)))
+        rows.append(" & ".join([_tex(named), _tex(line.title), _tex(line.seeds), *figures]) + r" \\")
+    about = f"{caption(table, scale)}. " + " ".join(remarks(table, found)).translate(ARROWS)
+    return "\n".join([
+        r"\begin{table}",
+        rf"\caption{{{_tex(about)}}}",
+        r"\centering",
+        rf"\begin{{tabular}}{{lll{'rr' * len(table.columns)}}}",
+        r"\toprule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        "",
+    ])  # fmt: skip
+
+
+def _written(mean: float, sd: float | None, digits: int) -> str:
+    text = f"{mean:.{digits}f}".replace("-", "−")
+    return text if sd is None else f"{text} ± {sd:.{digits}f}"
+
+
+def _marked(one: Shown) -> str:
+    return f"{one.ours} {one.mark}".strip()
+
+
+def _tex_figure(text: str, mark: str = "") -> str:
+    """A figure in LaTeX; words stay words."""
+    if not text[-1].isdigit():
+        return _tex(text)
+    return "$" + text.replace("−", "-").replace("±", r"\pm") + "$" + (f" {LATEX_MARKS[mark]}" if mark else "")
+
+
+def _tex(text: str) -> str:
+    """Plain text with what LaTeX would read as its own escaped."""
+    special = {**{sign: f"\\{sign}" for sign in "#%&_$"}, "±": r"$\pm$", "–": "--", "…": r"\ldots{}",
+               "↑": r"$\uparrow$", "↓": r"$\downarrow$"}  # fmt: skip
+    return text.translate({ord(sign): written for sign, written in special.items()})

@@ -1,0 +1,150 @@
+"""The results store: a folder with one JSON record for each cell, and the states of fits that have not ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..training.checkpoint import reason, restated, sync_folder
+from .cells import Cell, Job
+
+RUNNING = "running"  # the folder of the states
+JOB = "job.json"
+IDENTITY = ("data", "method", "settings", "scale", "seed")
+
+
+class DamagedRecordError(ValueError):
+    """A record cannot be read, or is not of the cell whose name it has."""
+
+
+class Store:
+    """Records of cells in a folder. Each is written whole or not at all, and never replaced.
+
+    Parameters
+    ----------
+    folder : path
+        Made when something is written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    # -- records ------------------------------------------------------------------------------------------------
+
+    def path(self, cell: Cell) -> Path:
+        """Where the record of a cell is, or will be."""
+        return self.folder / f"{cell.name}.json"
+
+    def read(self, cell: Cell) -> dict[str, Any] | None:
+        """The record of a cell, or None if there is none.
+
+        Raises
+        ------
+        DamagedRecordError
+            There is a file, but not a record of this cell. It is left as it is.
+        """
+        path = self.path(cell)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise _damaged(path, str(error)) from error
+        if not isinstance(record, dict):
+            raise _damaged(path, "it is no JSON object")
+        wanted = asdict(cell)
+        if wrong := [name for name in IDENTITY if record.get(name) != wanted[name]]:
+            raise _damaged(path, f"its {' and '.join(wrong)} are not those of the cell that it is named after")
+        return record
+
+    def seeds(self, cell: Cell) -> dict[int, dict[str, Any]]:
+        """The records of a cell with any seed, by seed in order."""
+        form = re.compile(re.escape(cell.about) + r"-seed(\d+)-" + cell.hash + r"\.json")
+        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        found = sorted(int(match[1]) for match in map(form.fullmatch, names) if match)
+        records = ((seed, self.read(Cell(cell.data, cell.method, cell.settings, cell.scale, seed))) for seed in found)
+        return {seed: record for seed, record in records if record is not None}
+
+    def write(self, cell: Cell, record: dict[str, Any]) -> Path:
+        """Keep the record of a cell, and return its file; one that is there already stays."""
+        path = self.path(cell)
+        if self.read(cell) is None:
+            write_whole(path, json.dumps(asdict(cell) | record, indent=1) + "\n")
+        return path
+
+    # -- what runs ----------------------------------------------------------------------------------------------
+
+    def begin(self, job: Job) -> Path:
+        """The folder for the state of a job's fit. From now on the job counts as started."""
+        folder = self.folder / RUNNING / job.name
+        if not (folder / JOB).exists():
+            write_whole(folder / JOB, json.dumps([asdict(cell) for cell in job.cells]) + "\n")
+        return folder
+
+    def started(self) -> list[Job]:
+        """The jobs that were begun and not finished, and have a state to go on from."""
+        jobs = []
+        for path in sorted((self.folder / RUNNING).glob(f"*/{JOB}")):
+            if _is_bare(path.parent):
+                continue
+            try:
+                jobs.append(Job(tuple(Cell(**cell) for cell in json.loads(path.read_text(encoding="utf-8")))))
+            except (ValueError, TypeError) as error:
+                raise DamagedRecordError(
+                    f"{path} cannot be read: {error}. Bring a whole copy back, or remove the folder {path.parent}: its "
+                    "fit then starts anew. Nothing was changed"
+                ) from error
+        return jobs
+
+    def finish(self, job: Job) -> None:
+        """Remove the state of a job whose records are all there."""
+        shutil.rmtree(self.folder / RUNNING / job.name, ignore_errors=True)
+        try:
+            (self.folder / RUNNING).rmdir()
+        except OSError:  # others are running
+            return
+
+    def leave(self, job: Job) -> None:
+        """Keep the state of a job that has failed; without one, the job does not count as started."""
+        if _is_bare(self.folder / RUNNING / job.name):
+            self.finish(job)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file and wait until it is on the disk. At every moment the whole file is there, or none of it.
+
+    Raises
+    ------
+    OSError
+        The file could not be written (full disk, read-only folder).
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise restated(error, f"cannot write {path}: {reason(error)}") from error
+    sync_folder(path.parent)
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether a job's folder holds neither a state nor the lock of one who works in it."""
+    return [path.name for path in folder.iterdir()] == [JOB]
+
+
+def _damaged(path: Path, why: str) -> DamagedRecordError:
+    return DamagedRecordError(
+        f"{path} is damaged: {why}. Bring a whole copy back, or remove it to run the cell again. Nothing was changed"
+    )

@@ -1,0 +1,75 @@
+"""log p(x) of single samples from many draws: a bound that is one, and the figure that the paper calls so.
+
+Each draw takes a z at every node, down all paths, and gives a log-weight. Both estimates are the log of the mean weight
+over K draws; they differ in what the weight of a draw is.
+
+- **iwae**: sum over leaves of p(x | z_leaf) p(z_path) p(path | z) / q(z_path | x), the leaves summed exactly.
+  q(path | x) has no part in it, because no path is drawn. Its mean over draws is p(x), so that the log of a mean of K
+  is in expectation a lower bound of log p(x): the importance-weighted bound, which rises to log p(x) with K.
+- **paper**: the exponential of the draw's ELBO, its KL terms in closed form and its leaves averaged by their reach. It
+  is no bound: its limit is log E exp ELBO(z), which exceeds log p(x) where the posterior is exact.
+
+Both are at least the ELBO in expectation. Noise is looked up by a sample's own content, as in
+:mod:`~treevae.model.scoring`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from . import descent
+from .descent import Descent
+from .module import TreeVAEModule
+from .nodes import Levels, Nodes
+from .scoring import noise_of, place_in_pool
+
+ROWS = 1024  # where x has fewer rows, so many draws go together as fill these; bounds the memory, whatever the draws
+
+
+def evidence(module: TreeVAEModule, x: Tensor, draws: int, bound: str = "iwae") -> Tensor:
+    """The estimate of log p(x), for x (batch, features) and one tree, from K = ``draws`` draws, in nats: (batch,)."""
+    d, place, weigh = module.d(x), place_in_pool(x), BOUNDS[bound]
+    at_once = max(1, ROWS // len(x))
+    # The sum of weights is kept as exp(peak) * total with the peak its largest term, so that float32 rounds the weights
+    # relative to each other, however small they are.
+    peak, total = x.new_full((len(x),), -math.inf), x.new_zeros(len(x))
+    for first in range(0, draws, at_once):
+        some = range(first, min(first + at_once, draws))
+        found = descent.infer(module.nodes, d, noise_of(module.nodes, place, some), len(some))
+        log_weight = weigh(module.nodes, d, found, x).unflatten(0, (len(some), -1))  # (draw, batch)
+        higher = torch.maximum(peak, log_weight.amax(0))
+        total = total * (peak - higher).exp() + (log_weight - higher).exp().sum(0)
+        peak = higher
+    return peak + (total / draws).log()
+
+
+def importance_weight(nodes: Nodes, d: Levels, found: Descent, x: Tensor) -> Tensor:
+    """log sum_leaf p(x | z_leaf) p(z_path) p(path | z) / q(z_path | x) of every draw: (M * batch,)."""
+    layout = nodes.layout
+    log_px = descent.log_likelihood(nodes, found.z, x.repeat(1, found.samples, 1))
+    log_path = descent.log_reach(nodes, descent.prior_logits(nodes, found.z))[layout.leaf_rows]
+    return (log_px + log_path + layout.ancestry(descent.log_ratio(nodes, d, found))).logsumexp(0)  # over leaves
+
+
+def elbo_weight(nodes: Nodes, d: Levels, found: Descent, x: Tensor) -> Tensor:
+    """The ELBO of every draw by itself, its divergences in closed form: (M * batch,)."""
+    return descent.elbo_of_draws(nodes, found, x[None]).elbo[0]
+
+
+BOUNDS: dict[str, Callable[[Nodes, Levels, Descent, Tensor], Tensor]] = {
+    "iwae": importance_weight,
+    "paper": elbo_weight,
+}
+
+
+def bits_per_dimension(log_p: float, n_features: int) -> float:
+    """Bits for each of the 8-bit values that were divided by 255, given the log-density of all in nats.
+
+    -log p / (D log 2) turns nats of D values in [0, 1] into bits a value; a level of 256 is 1/256 wide, so that a
+    density of 1 on [0, 1] costs 8 bits. It takes the density for constant across a level.
+    """
+    return 8 - log_p / (n_features * math.log(2))

@@ -1,0 +1,142 @@
+"""The VAE and the LadderVAE: paths instead of trees, with the paper's schedule."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+from treevae.baselines.ladder import VAE, LadderVAE, LatentWard, matched_hidden_dim, path
+from treevae.baselines.ward import Ward
+from treevae.model.module import TreeVAEModule
+from treevae.model.networks import Architecture
+from treevae.model.stack import frozen_row
+from treevae.tree import balanced
+
+X = (load_digits().images[:400] / 16).astype(np.float32)
+QUICK = {"network": "mlp", "batch_size": 40, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def ladder() -> LadderVAE:
+    return LadderVAE(3, latent_dim=4, hidden_dim=16, epochs=6, random_state=0, **QUICK).fit(X)
+
+
+def test_a_path_has_one_leaf():
+    tree = path(3)
+    assert len(tree.leaves) == 1
+    assert tree.depth(tree.leaves[0]) == tree.height == 3
+    assert path(0).leaves == (0,)
+
+
+@pytest.mark.parametrize(("model", "grown", "tuned"), [(VAE(), 350, 150), (LadderVAE(), 700, 300)])
+def test_the_papers_schedule(model, grown, tuned):
+    plan = model._model()._plan(60000)
+    assert (plan.first.epochs, plan.final.epochs, plan.whole, plan.batch_size) == (grown, tuned, None, 256)
+    assert [plan.first.kl_weight(epoch) for epoch in (0, 100, 200, grown - 1)] == pytest.approx([0, 0.5, 1, 1])
+    assert plan.first.rate(grown - 1) == 1e-3
+    assert plan.final.kl_weight(0) == 1
+    assert [plan.final.rate(epoch) for epoch in (0, 99, 100)] == pytest.approx([1e-3, 1e-3, 1e-4])
+    if tuned > 200:
+        assert plan.final.rate(250) == pytest.approx(1e-5)
+
+
+def test_a_shorter_schedule_keeps_the_proportions():
+    plan = LadderVAE(epochs=100)._model()._plan(60000)
+    assert (plan.first.epochs, plan.final.epochs, plan.final.drop_after) == (70, 30, 10)
+    assert plan.first.kl_weight(20) == pytest.approx(1)
+
+
+def test_the_ladder_has_as_many_latents_as_its_depth_and_no_router(ladder):
+    module = ladder.model_.module_
+    assert module.arch.latent_dims == (4,) * 4
+    assert not module.nodes.layout.routers
+    assert ladder.transform(X).shape == (400, 4)
+    assert (ladder.model_.predict(X) == 0).all()
+
+
+def test_the_embedding_is_the_last_latents_mean(ladder):
+    module, x = ladder.model_.module_, torch.from_numpy(X.reshape(400, -1))
+    with torch.no_grad():
+        z = torch.empty(0)
+        d, rows = module.d(x), module.nodes.rows()
+        for key in module.nodes.layout.nodes:  # from the root down
+            mean_q, raw_q = frozen_row(*rows["dense"][key])(d[module.tree.depth(key.node)]).chunk(2, -1)
+            var_q = torch.nn.functional.softplus(raw_q) + 1e-7
+            mean_p, var_p = torch.zeros_like(mean_q), torch.ones_like(var_q)
+            if key.node != 0:
+                mean_p, raw_p = frozen_row(*rows["transformation"][key])(z).chunk(2, -1)
+                var_p = torch.nn.functional.softplus(raw_p) + 1e-7
+            z = (mean_q / var_q + mean_p / var_p) / (1 / var_q + 1 / var_p)
+    np.testing.assert_allclose(ladder.transform(X), z[0].numpy(), atol=1e-4)
+
+
+def test_the_vaes_elbo_is_the_textbooks():
+    vae = VAE(latent_dim=3, epochs=4, random_state=0, **QUICK).fit(X)
+    module, x = vae.model_.module_, torch.from_numpy(X.reshape(400, -1))
+    assert module.bottom_up.d_dims == (128,)  # the encoder's output, no step between
+    (head, decoder) = (module.nodes.rows()[kind].popitem()[1][0] for kind in ("dense", "decoder"))
+    with torch.no_grad():
+        mean, raw = head(module.bottom_up.encoder(x[None])).chunk(2, -1)
+        q = torch.distributions.Normal(mean, (torch.nn.functional.softplus(raw) + 1e-7).sqrt())
+        kl = torch.distributions.kl_divergence(q, torch.distributions.Normal(0.0, 1.0)).sum(-1)[0]
+        draws = [
+            torch.distributions.Bernoulli(logits=decoder(q.sample()), validate_args=False).log_prob(x).sum(-1)[0]
+            for _ in range(100)
+        ]
+    assert vae.score(X) == pytest.approx(float((torch.stack(draws).mean(0) - kl).mean()), abs=0.1)
+
+
+def test_training_helps_and_seeds_side_by_side_are_those_alone():
+    short, long = (VAE(epochs=epochs, random_state=0, **QUICK).fit(X).score(X) for epochs in (2, 30))
+    assert long > short + 1
+    alone = VAE(epochs=2, random_state=1, **QUICK).fit(X)
+    _, beside = VAE(epochs=2, **QUICK).fit_seeds(X, [0, 1])
+    assert beside.random_state == 1
+    np.testing.assert_allclose(beside.transform(X), alone.transform(X), atol=1e-3)
+
+
+def test_a_contrastive_vae_looks_at_the_bottom_up_alone():
+    vae = VAE(epochs=2, augment=lambda x: x * torch.rand(len(x), 1, 1, 1), contrastive_weight=1.0, **QUICK)
+    history = vae.fit(X).model_.history_
+    epochs = [event for event in history if event["event"] == "EpochEnded"]
+    assert all(event["contrast_routers"] == 0 and event["contrast_bottom_up"] > 0 for event in epochs)
+
+
+def test_ward_on_the_latents_merges_the_samples_it_is_given(ladder):
+    both = LatentWard(ladder, 5).fit(X[:200])
+    assert both.labels_.shape == (200,)
+    found = both.predict(X[200:])
+    expected = Ward(5).fit(both.model_.transform(X[200:]))
+    np.testing.assert_array_equal(found, expected.labels_)
+    assert both.tree_ == expected.tree_
+    np.testing.assert_array_equal(both.score_samples(X[:10]), both.model_.score_samples(X[:10]))
+    assert both.transform(X[:10]).shape == (10, 4)
+
+
+def test_words_of_scikit_learn(ladder):
+    again = clone(ladder)
+    assert again.get_params() == ladder.get_params()
+    assert not hasattr(again, "model_")
+    assert ladder.sample(2, random_state=0).shape == (2, 8, 8)
+    assert ladder.reconstruct(X[:3]).shape == (3, 8, 8)
+    assert ladder.score_samples(X[:3]).shape == (3,)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"depth=0 must be .* use VAE"):
+        LadderVAE(0).fit(X)
+    with pytest.raises(ValueError, match="epochs=0"):
+        VAE(epochs=0).fit(X)
+
+
+def test_a_ladder_can_be_as_large_as_a_tree():
+    arch = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 6, (128,) * 5)
+    hidden = matched_hidden_dim(arch, balanced(10))
+    sizes = [
+        sum(value.numel() for value in TreeVAEModule(sized, [tree], torch.Generator()).parameters())
+        for sized, tree in ((arch, balanced(10)), (dataclasses.replace(arch, hidden_dims=(hidden,) * 5), path(5)))
+    ]
+    assert sizes[0] <= sizes[1] < 1.02 * sizes[0]
