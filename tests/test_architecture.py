@@ -18,7 +18,7 @@ MAY_USE = {
     "fitting": {"model", "training", "progress"},
     "recipes": set(),
     "estimator": {"tree", "model", "training", "fitting", "data", "recipes"},
-    "baselines": {"tree", "model", "training", "data", "estimator"},
+    "baselines": {"tree", "model", "training", "progress", "data", "estimator"},
     "view": {"tree", "data", "estimator"},
     "plot": {"view"},
     "experiments": {"tree", "data", "metrics", "model", "training", "recipes", "estimator", "baselines", "view"},

@@ -57,6 +57,7 @@ def treevae(*arguments, code: int = 0) -> str:
 
 @pytest.fixture
 def tiny(monkeypatch) -> Table:
+    monkeypatch.delitem(METHODS, "deepect")  # as if nobody had written it yet
     monkeypatch.setitem(TABLES, "tiny", TINY)
     return TINY
 
@@ -317,7 +318,8 @@ def test_a_damaged_job_is_refused(tmp_path):
     assert (folder / "state-a.safetensors").exists()
 
 
-def test_an_unknown_name_is_refused_with_those_there_are():
+def test_an_unknown_name_is_refused_with_those_there_are(monkeypatch):
+    monkeypatch.delitem(METHODS, "deepect")  # as if nobody had written it yet
     with pytest.raises(ValueError, match=r"no table 'table1'; there are clustering, generative"):
         tables.table_of("table1")
     with pytest.raises(ValueError, match=r"no data set 'svhn' in the table clustering; there are mnist, fashion, "):
@@ -331,6 +333,15 @@ def test_an_unknown_name_is_refused_with_those_there_are():
 
 
 # -- methods ------------------------------------------------------------------------------------------------------
+
+
+def test_deepect_gives_a_record_for_its_cell():
+    data = load("digits")
+    cell = cell_of(data="digits", method="deepect", scale=0.02, n_leaves=4, network="mlp", batch_size=128)
+    ((_, found),) = METHODS["deepect"].fit(Job((cell,)), data, CPU)
+    assert set(found["scores_percent"]) == {"DP", "LP", "ACC", "NMI", "ARI"}
+    assert np.sum(found["test_leaf_by_class"]) == len(data.x_test)
+    json.dumps(found)
 
 
 @pytest.mark.parametrize("name", ["agg", "bisecting", "hdbscan"])

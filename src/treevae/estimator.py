@@ -15,9 +15,9 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .data.arrays import SMALLEST_SIDE, InputForm, as_array, check_images, n_dimensions
+from .data.arrays import SMALLEST_SIDE, InputForm, read
 from .data.augment import AUGMENTATIONS
 from .data.units import Units
 from .fitting import Fitting
@@ -541,28 +541,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _read(self, X: Any, reset: bool = True) -> tuple[np.ndarray, InputForm]:
         """X as a checked (n, features) matrix, and its form."""
-        X = as_array(X)
-        if n_dimensions(X) > 2:
-            X = np.asarray(X)
-            if len(X) < (2 if reset else 1):
-                raise ValueError(f"X has n_samples={len(X)}; at least {2 if reset else 1} needed")
-            if reset:
-                any_value = self.likelihood.startswith("gaussian")
-            else:  # floats sent to a model of uint8 images must be in [0, 1] as well
-                any_value = self.module_.arch.likelihood != "bernoulli" and not self._form.from_bytes
-            check_images(X, any_value)
-            form = InputForm.of(X) if reset else self._form
-            if reset:
-                self.n_features_in_ = form.n_features
-                self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
-            return form.to_matrix(X), form
-        if not reset and self._form.is_image:
-            raise ValueError(
-                f"X has shape {np.shape(X)}, but the model was fitted on images of shape {self._form.user_shape}; "
-                "give (n, ...) of them, one image as X[None]"
-            )
-        X = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32), ensure_min_samples=2 if reset else 1)
-        return X, InputForm.of(X)
+        if reset:
+            return read(self, X, None, self.likelihood.startswith("gaussian"))
+        # floats sent to a model of uint8 images must be in [0, 1] as well
+        any_value = self.module_.arch.likelihood != "bernoulli" and not self._form.from_bytes
+        return read(self, X, self._form, any_value)
 
     def _to_user(self, matrix: np.ndarray) -> np.ndarray:
         return self._form.to_user(self._units.to_user(matrix))

@@ -42,6 +42,10 @@ class Progress:
         if not self._bar.disable:
             self._console.print(text, highlight=False)
 
+    def at(self, done: float, what: str, terms: str) -> None:
+        """Show which share of the work is done, what is being done and what the loss is made of."""
+        self._bar.update(self._task, completed=done, description=what, terms=terms)
+
     def show(self, event: Event, run: int = 0) -> None:
         """Show an event of a run."""
         several = len(self._done) > 1
@@ -53,8 +57,7 @@ class Progress:
                 kl = event.kl_root + event.kl_nodes + event.kl_decisions
                 terms = f"rec {event.reconstruction:.1f}  KL {kl:.1f} × {event.kl_weight:.3f}"
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
-                done = sum(self._done) / len(self._done)
-                self._bar.update(self._task, completed=done, description=description, terms=terms)
+                self.at(sum(self._done) / len(self._done), description, terms)
             case LeafChosen():
                 self.say(f"{who}splitting node {event.leaf}, {event.samples} samples")
             case CandidatesCompared():

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
 SMALLEST_SIDE = 3  # of an image that the CNN can read
@@ -86,6 +88,40 @@ class InputForm:
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values."""
         return asdict(self)
+
+
+def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bool) -> tuple[np.ndarray, InputForm]:
+    """X as a checked (n, features) matrix, and its form; the estimator learns the number and names of features.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Whose X it is.
+    X : samples in any form that ``fit`` accepts
+    form : InputForm or None
+        That of the samples seen in ``fit``; None in ``fit`` itself.
+    any_value : bool
+        Whether images may hold numbers outside [0, 1].
+    """
+    X, least = as_array(X), 2 if form is None else 1
+    if n_dimensions(X) > 2:
+        X = np.asarray(X)
+        if len(X) < least:
+            raise ValueError(f"X has n_samples={len(X)}; at least {least} needed")
+        check_images(X, any_value)
+        if form is None:
+            form = InputForm.of(X)
+            estimator.n_features_in_ = form.n_features
+            estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+        return form.to_matrix(X), form
+    if form is not None and form.is_image:
+        raise ValueError(
+            f"X has shape {np.shape(X)}, but the model was fitted on images of shape {form.user_shape}; "
+            "give (n, ...) of them, one image as X[None]"
+        )
+    dtypes = (np.float64, np.float32)
+    X = validate_data(estimator, X, reset=form is None, dtype=dtypes, ensure_min_samples=least)
+    return X, InputForm.of(X)
 
 
 def as_array(X: Any) -> Any:

@@ -125,6 +125,35 @@ def _matched(cell: Cell, data: DataSet) -> int:
     return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]))
 
 
+def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell; learnt from the training samples, the test samples are placed."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    from ..baselines.deepect import DeepECT
+    from .records import record_of_labels
+
+    for cell in job.cells:
+        settings = {name: value for name, value in cell.settings.items() if name != "n_leaves"}
+        model = DeepECT(
+            cell.settings["n_leaves"],
+            **settings,
+            pretrain_epochs=max(1, round(50 * cell.scale)),
+            epochs=max(1, round(200 * cell.scale)),
+            device=place.device,
+            random_state=cell.seed,
+            verbose=place.verbose,
+        )
+        began = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", category=ConvergenceWarning
+            )  # of fewer leaves than asked for: in the record
+            model.fit(data.x_train)
+        seconds = time.perf_counter() - began
+        labels, device = model.predict(data.x_test), next(model.module_.parameters()).device
+        yield cell, record_of_labels(model.tree_, labels, data, cell.seed, place.command, seconds, device)
+
+
 def fit_ward(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell. The test samples themselves are clustered: Ward's method cannot place others."""
     from ..baselines.ward import Ward
@@ -175,6 +204,7 @@ METHODS: dict[str, Method] = {
         Method("laddervae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
         Method("laddervae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
         Method("laddervae-matched", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed",), gpu=True),
+        Method("deepect", fit_deepect, uses=("n_leaves", "network", "likelihood", "augment", "batch_size"), gpu=True),
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),
         # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too

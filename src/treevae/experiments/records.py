@@ -44,7 +44,7 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
         "seed": seed,
         "command": command,
         "parameters": parameters,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "device": name_of(device),
         "versions": versions(),
         "source": source(),
         "train_samples": fingerprint(data.x_train),
@@ -61,7 +61,13 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
 
 
 def record_of_labels(
-    tree: Tree | None, labels: np.ndarray, data: DataSet, seed: int, command: str, seconds: float
+    tree: Tree | None,
+    labels: np.ndarray,
+    data: DataSet,
+    seed: int,
+    command: str,
+    seconds: float,
+    device: torch.device | None = None,
 ) -> dict[str, Any]:
     """All that is worth keeping of a clustering of a data set's test samples, its clusters being leaves or not."""
     return {
@@ -69,7 +75,7 @@ def record_of_labels(
         "note": data.note,
         "seed": seed,
         "command": command,
-        "device": platform.machine(),
+        "device": name_of(device or torch.device("cpu")),
         "versions": versions(),
         "seconds": round(seconds, 3),
         "tree": None if tree is None else json.loads(tree.to_json()),
@@ -184,6 +190,11 @@ def node_table(model: TreeVAE, X: np.ndarray) -> list[dict[str, Any]]:
         }
         for i, key in enumerate(keys)
     ]
+
+
+def name_of(device: torch.device) -> str:
+    """What a device is called."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,218 @@
+"""DeepECT, the Deep Embedded Cluster Tree, in scikit-learn's words; embedded_tree.py has the method."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ..data.arrays import read
+from ..data.units import Units
+from ..estimator import TreeVAE
+from ..progress import Progress
+from ..training.plan import Stage
+from ..training.samples import LIGHT_CHUNK, Samples, over
+from ..training.views import Augment, Views
+from ..tree import Tree
+from .embedded_tree import Autoencoder, Schedule, Training, nearest
+
+LIKELIHOODS = ("auto", "bernoulli", "gaussian")
+
+
+class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """Hierarchical clustering of the embedding of an autoencoder, which is trained along with the tree.
+
+    The leaf with the largest sum of squared distances from its centre is split by 2-means, again and again; leaves
+    that get no samples any more are pruned. A sample belongs to the leaf with the nearest centre. Numbers called the
+    original's are those that public implementations agree on.
+
+    Parameters
+    ----------
+    n_clusters : int, default=10
+        Leaves to grow to. The tree may end with fewer: when epochs are too few, or when leaves die.
+    latent_dim : int, default=10
+        Size of the embedding; 10 is the original's.
+    network : {"auto", "mlp", "deep_mlp", "cnn", "deep_cnn", "resnet"}, default="auto"
+        Encoder and decoder, those of :class:`~treevae.TreeVAE`. The original has a larger MLP, 500-500-2000.
+    likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
+        How a reconstruction is judged: "bernoulli" for values in [0, 1], "gaussian" by half the squared error, which
+        is closest to the original. "auto" takes "bernoulli" for grey images and for vectors in [0, 1].
+    augment : {"cifar", "celeba", "omniglot"} or callable, default=None
+        Show every step an augmented version of each sample too, which counts as much and belongs to the leaf of the
+        sample itself; the original's extension. As in :class:`~treevae.TreeVAE`.
+    pretrain_epochs : int, default=50
+        Epochs of the autoencoder alone; 50 is ClustPy's number.
+    epochs : int, default=200
+        Epochs of clustering. With ``split_every=2`` this is ClustPy's schedule and, on 70,000 samples, the original's
+        50,000 steps with a split every 500.
+    split_every : int, default=2
+        Epochs between splits; a tree of k leaves needs ``split_every * (k - 2)`` epochs and more to settle.
+    prune_below : float, default=0.1
+        A leaf whose weight falls below this is dead; from a weight w that takes log2(w / 0.1) steps without a sample.
+    batch_size : int, default=256
+        Samples in a step, the original's; never more than there are.
+    learning_rate : float, default=1e-4
+        Of Adam while clustering, the original's.
+    pretrain_learning_rate : float, default=1e-3
+        Of Adam in pre-training, ClustPy's.
+    device : str, default="auto"
+        "auto" takes a CUDA GPU if there is one, else the CPU; or any name torch knows.
+    random_state : int, RandomState instance or None, default=None
+        Seed of everything. The same seed gives, on the same machine's CPU, the same tree and labels to the bit.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    tree_ : Tree
+        The grown tree; ``tree_.leaves[k]`` is cluster ``k``.
+    labels_ : ndarray of shape (n_samples,)
+        The cluster of each training sample.
+    centres_ : ndarray of shape (n_leaves, latent_dim)
+        Of each cluster, in the space of :meth:`transform`.
+    history_ : list of dict
+        Ends of epochs with the means of the losses, chosen leaves, pruned leaves; the key "event" says which.
+    module_ : Autoencoder
+        The torch module.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 10,
+        *,
+        latent_dim: int = 10,
+        network: str = "auto",
+        likelihood: str = "auto",
+        augment: str | Augment | None = None,
+        pretrain_epochs: int = 50,
+        epochs: int = 200,
+        split_every: int = 2,
+        prune_below: float = 0.1,
+        batch_size: int = 256,
+        learning_rate: float = 1e-4,
+        pretrain_learning_rate: float = 1e-3,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.latent_dim = latent_dim
+        self.network = network
+        self.likelihood = likelihood
+        self.augment = augment
+        self.pretrain_epochs = pretrain_epochs
+        self.epochs = epochs
+        self.split_every = split_every
+        self.prune_below = prune_below
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.pretrain_learning_rate = pretrain_learning_rate
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> DeepECT:
+        """Train the autoencoder, grow the tree on X and return self; X is as in :class:`~treevae.TreeVAE`."""
+        like, reader = self._like(), clone(self)  # an earlier fit stays whole until this one ends
+        X, form = read(reader, X, None, self.likelihood == "gaussian")
+        arch = like._architecture(form, X)
+        arch = replace(arch, likelihood="gaussian" if arch.likelihood == "gaussian_learnt" else arch.likelihood)
+        units = Units.of(form, arch.likelihood, X)
+        x = units.to_model(X, arch.likelihood)
+        like._check_samples(x)
+        if self.augment is not None:
+            like._try_augmentation(x, form, arch.likelihood)
+
+        samples, augment = Samples(x, like._device()), like._augmentation()
+        views = None if augment is None else Views(augment, form.shape, 1)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        module = Autoencoder(arch, torch.Generator().manual_seed(seed)).to(samples.device)
+        training = Training(module, samples, views, self._schedule(), seed)
+        with Progress(self.verbose) as progress:
+            training.run(progress)
+
+        self._form, self._units, self.history_, self.module_ = form, units, training.history, module.eval()
+        leaves = training.leaves
+        found = nearest(over(module, samples, module.embed, LIGHT_CHUNK), leaves.centres()).cpu().numpy()
+        for empty in np.setdiff1d(np.arange(len(leaves.weights)), found)[::-1]:  # every label must occur
+            leaves.prune(int(empty))
+        self.tree_: Tree = leaves.tree
+        self.centres_: np.ndarray = leaves.centres().detach().cpu().numpy()
+        self.labels_: np.ndarray = np.unique(found, return_inverse=True)[1]
+        self.n_features_in_: int = reader.n_features_in_
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+        if hasattr(reader, "feature_names_in_"):
+            self.feature_names_in_: np.ndarray = reader.feature_names_in_
+        if len(self.tree_.leaves) < self.n_clusters:
+            warnings.warn(
+                f"leaves in the tree: {len(self.tree_.leaves)}, fewer than n_clusters={self.n_clusters}: there were "
+                "too few epochs to split, or leaves were pruned. More epochs or a smaller split_every can give more",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The cluster of each sample: the leaf with the nearest centre, numbered from left to right."""
+        z = torch.from_numpy(self.transform(X))
+        return nearest(z, torch.from_numpy(self.centres_)).numpy()
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The embedding of each sample, (n_samples, latent_dim)."""
+        check_is_fitted(self)
+        arch = self.module_.arch
+        X, _ = read(self, X, self._form, arch.likelihood != "bernoulli" and not self._form.from_bytes)
+        samples = Samples(self._units.to_model(X, arch.likelihood), self.module_.run_of.device)
+        return over(self.module_, samples, self.module_.embed, LIGHT_CHUNK).cpu().numpy()
+
+    def _like(self) -> TreeVAE:
+        """A TreeVAE with the parameters of the same name and meaning, once all are checked: it finds networks too."""
+        like = TreeVAE(
+            max_depth=1,
+            n_leaves=2,
+            latent_dim=self.latent_dim,
+            network=self.network,
+            likelihood=self.likelihood,
+            augment=self.augment,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            device=self.device,
+        )
+        like._check_parameters()
+        for name, least in (("n_clusters", 2), ("latent_dim", 1), ("pretrain_epochs", 0), ("split_every", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+                raise ValueError(f"{name}={value!r} must be a whole number of at least {least}")
+        for name in ("prune_below", "pretrain_learning_rate"):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0 < float(value) < np.inf):
+                raise ValueError(f"{name}={value!r} must be a positive number")
+        if self.likelihood not in LIKELIHOODS:
+            raise ValueError(f"likelihood={self.likelihood!r}; allowed are {', '.join(map(repr, LIKELIHOODS))}")
+        return like
+
+    def _schedule(self) -> Schedule:
+        def stage(name: str, epochs: int, rate: float) -> Stage:
+            return Stage(name, int(epochs), kl_step=0.0, learning_rate=float(rate), drop_after=int(epochs))
+
+        return Schedule(
+            stage("pre-training", self.pretrain_epochs, self.pretrain_learning_rate),
+            stage("clustering", self.epochs, self.learning_rate),
+            int(self.n_clusters),
+            int(self.split_every),
+            float(self.prune_below),
+            int(self.batch_size),
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.module_.arch.latent_dims[0]
