@@ -65,6 +65,19 @@ def test_the_tables_of_results_are_the_recorded_runs(label, name):
     assert cells[3].startswith(shown([run["elbo"]["RL"] for run in runs], 2 if len(runs) > 1 else 1).split(" ")[0])
 
 
+def test_wards_figures_are_the_papers_where_the_page_says_so():
+    page = (ROOT / "docs" / "results.md").read_text()
+    for name, figures in (("mnist", "63.7 78.6 69.5 71.1"), ("fashion", "45.0 67.6 51.3 52.6")):
+        small, large = (
+            json.loads(path.read_text())
+            for path in sorted((ROOT / "results").glob(f"{name}-agg-*.json"), key=lambda path: "n_leaves" in path.name)
+        )
+        found = [large["scores_percent"]["DP"], large["scores_percent"]["LP"]]
+        found += [small["scores_percent"]["ACC"], small["scores_percent"]["NMI"]]
+        assert [f"{value:.1f}" for value in found] == figures.split()
+        assert all(figure in page for figure in figures.split())
+
+
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "benchmarks/RECORDS.md"])
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
