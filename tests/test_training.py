@@ -15,7 +15,7 @@ from treevae.training.events import CandidatesCompared, EpochEnded, LeafChosen, 
 from treevae.training.growing import Grove, Task, choose_leaf, compare, prune
 from treevae.training.loop import DivergedError, Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
-from treevae.training.plan import Plan, Stage
+from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
 from treevae.training.samples import Samples, over
 from treevae.tree import Tree
 
@@ -266,15 +266,43 @@ def test_small_leaves_are_pruned_smallest_first(monkeypatch):
 
 
 def test_of_several_candidates_the_best_that_did_not_collapse_is_kept(monkeypatch):
-    losses, shares = torch.tensor([5.0, 1.0, 3.0]), torch.tensor([[0.5, 0.5], [0.99, 0.01], [0.3, 0.7]])
+    losses = torch.tensor([5.0, 1.0, 3.0])
+    right = torch.tensor([[0.4, 0.6], [0.01, 0.01], [0.8, 0.6]])
     monkeypatch.setattr(growing, "evaluate", lambda *_: losses)
-    objective = type("Stub", (), {"shares": lambda self: shares})()
+    objective = type("Stub", (), {"right": lambda self: right})()
     task = Task(tiny().subtree, seed=0, leaf=7)
     compared = compare(objective, data(), task, tiny())
     assert compared.chosen == 2  # candidate 1 has the lowest loss but an empty child
     assert compared.leaf == 7
-    shares[:] = torch.tensor([1.0, 0.0])
+    right[:] = 0.0
     assert compare(objective, data(), task, tiny()).chosen == 1
+
+
+def test_candidates_by_other_rules(monkeypatch):
+    asked = []
+    monkeypatch.setattr(growing, "evaluate", lambda *given: asked.append(given[2]) or torch.tensor([1.0, 2.0, 3.0]))
+    right = torch.tensor([[0.6, 0.6, 0.4, 0.4], [0.9, 0.1, 0.9, 0.1], [0.2, 0.3, 0.8, 0.9]])  # 0 and 2 part alike
+    objective = type("Stub", (), {"right": lambda self: right})()
+    task = Task(tiny().subtree, seed=0, leaf=7)
+
+    def by(rule):
+        return compare(objective, data(), task, dataclasses.replace(tiny(), candidate_rule=rule))
+
+    assert by("elbo").chosen == by("loss").chosen == 0
+    assert asked == [1.0, task.stage.kl_weight(task.stage.epochs - 1)]
+    assert by("confidence").scores == pytest.approx((0.6, 0.9, 0.8))
+    assert by("confidence").chosen == 1
+    assert by("agreement").scores == pytest.approx((0.75, 0.5, 0.75))
+
+
+@pytest.mark.parametrize("rule", CANDIDATE_RULES)
+def test_trees_grow_by_every_candidate_rule(rule):
+    events = grown(data(160), dataclasses.replace(tiny(n_init=3, n_leaves=3), candidate_rule=rule))
+    compared = [event for event in events if isinstance(event, CandidatesCompared)]
+    assert [event.leaf is None for event in compared] == [True, False]
+    for event in compared:
+        alive = [score for score, share in zip(event.scores, event.smaller_shares, strict=True) if share >= 0.05]
+        assert event.scores[event.chosen] == max(alive or event.scores)
 
 
 def test_candidates_are_compared_by_their_true_loss():

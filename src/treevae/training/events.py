@@ -40,8 +40,9 @@ class CandidatesCompared:
     """Several candidates were trained for a split; the best that did not collapse is kept."""
 
     leaf: int | None  # None: the first tree
-    losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with
+    losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with, or at 1 by the rule "elbo"
     smaller_shares: tuple[float, ...]  # of the samples, for the smaller child
+    scores: tuple[float, ...]  # by the plan's rule; the highest is the best
     chosen: int
 
 

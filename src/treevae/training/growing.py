@@ -383,13 +383,30 @@ def _leaf_losses(module: TreeVAEModule, samples: Samples, rule: str, seed: int) 
 
 
 def compare(objective: Objective, samples: Samples, task: Task, plan: Plan) -> CandidatesCompared:
-    """The candidate with the lowest loss, at the KL weight it was trained with, among those that did not collapse."""
-    kl_weight = task.stage.kl_weight(task.stage.epochs - 1)
-    losses = evaluate(objective, samples, kl_weight, task.seed)
-    smaller = objective.shares().amin(1)
+    """The candidate that is best by the plan's rule, among those that did not collapse."""
+    last = task.stage.kl_weight(task.stage.epochs - 1)
+    losses = evaluate(objective, samples, 1.0 if plan.candidate_rule == "elbo" else last, task.seed)
+    right = objective.right()
+    smaller = torch.minimum(right.mean(1), 1 - right.mean(1))
+    scores = {"confidence": _sureness, "agreement": _agreement}.get(plan.candidate_rule, lambda _: -losses)(right)
     alive = smaller >= plan.min_share
-    ranked = torch.where(alive, losses, torch.inf) if alive.any() else losses
-    return CandidatesCompared(task.leaf, tuple(losses.tolist()), tuple(smaller.tolist()), int(ranked.argmin()))
+    ranked = torch.where(alive, scores, -torch.inf) if alive.any() else scores
+    return CandidatesCompared(
+        task.leaf, tuple(losses.tolist()), tuple(smaller.tolist()), tuple(scores.tolist()), int(ranked.argmax())
+    )
+
+
+def _sureness(right: Tensor) -> Tensor:
+    """How sure each candidate is of its decisions, on average, from 1/2 to 1."""
+    return torch.maximum(right, 1 - right).mean(1)
+
+
+def _agreement(right: Tensor) -> Tensor:
+    """The mean share of the samples that another candidate parts alike, left and right perhaps exchanged."""
+    sides = (right > 0.5).to(right.dtype)
+    same = sides @ sides.T + (1 - sides) @ (1 - sides).T
+    alike = torch.maximum(same, right.shape[1] - same) / right.shape[1]
+    return (alike.sum(1) - 1) / max(len(right) - 1, 1)
 
 
 def prune(module: TreeVAEModule, samples: Samples, least: float) -> Iterator[Event]:

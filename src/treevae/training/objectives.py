@@ -57,8 +57,8 @@ class Objective(Protocol):
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The terms of the loss on the samples ``index`` (run, batch) of those held."""
 
-    def shares(self) -> Tensor:
-        """The mean probability of every leaf, in eval mode, over all samples: (tree, leaf)."""
+    def right(self) -> Tensor:
+        """The probability that each candidate of the one run sends a sample to its right child: (tree, sample)."""
 
 
 class WholeTree:
@@ -106,10 +106,9 @@ class WholeTree:
         projections = self.network.bottom_up.projected(d)
         return Terms(elbo, _contrast(self.contrast, projections, nodes.layout, found.logit_q, log_reach))
 
-    def shares(self) -> Tensor:
-        """The mean probability of every leaf, for trees with equally many: (tree, leaf)."""
-        reach = over(self.network, self._samples, self.network.reach)
-        return reach.mean(0).unflatten(0, (len(self.network.nodes.layout.trees), -1))
+    def right(self) -> Tensor:
+        """Of first trees, whose root has two leaves: (tree, sample)."""
+        return over(self.network, self._samples, self.network.reach)[:, 1::2].T
 
 
 class SubtreeOnSubset:
@@ -204,13 +203,12 @@ class SubtreeOnSubset:
         return Terms(elbo, _contrast(self.contrast, None, nodes.layout, found.logit_q, log_reach))
 
     @torch.no_grad()
-    def shares(self) -> Tensor:
-        """The mean probability of either child, given that the parent was reached: (tree, 2), of one run."""
+    def right(self) -> Tensor:
+        """Given that the parent was reached: (tree, sample), of the samples trained on."""
         self.network.eval()
         (rows,) = self._all_rows
         parts = (self._pack(self._samples.rows(part), 0) for part in rows.split(self._samples.chunk()))
-        sums = [self.network.branches(self._path.unpacked(part[None])).sum(-1) for part in parts]
-        return torch.stack(sums).sum(0) / len(rows)
+        return torch.cat([self.network.branches(self._path.unpacked(part[None]))[:, 1] for part in parts], 1)
 
     @torch.no_grad()
     def _pack(self, x: Tensor, run: int, rows: Tensor | None = None) -> Tensor:

@@ -8,6 +8,7 @@ from ..tree import Tree
 
 PAPER_EPOCHS = 150  # of a growth stage; every other length below is given for this one
 LEAF_RULES = ("samples", "reconstruction", "elbo")
+CANDIDATE_RULES = ("loss", "elbo", "confidence", "agreement")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class Plan:
     batch_size: int = 256
     n_init: int = 1  # candidates for the first tree and for every split
     leaf_rule: str = "samples"
+    candidate_rule: str = (
+        "loss"  # which candidate is kept: the loss as trained, at KL weight 1, sure or usual decisions
+    )
     contrastive_weight: float = 0.0
     contrastive_loss: str = "both"
     min_share: float = 0.05  # of the samples, for the smaller child: a candidate below this has collapsed
