@@ -471,7 +471,7 @@ def test_fit_on_a_data_set_of_the_paper(tmp_path, monkeypatch):
     found = json.loads((tmp_path / "run" / "record.json").read_text())
     assert found["parameters"]["network"] == "cnn"  # the recipe's
     assert found["parameters"]["n_leaves"] == 2  # what was given
-    assert {"DP", "LP", "ACC", "NMI"} == set(found["scores_percent"])
+    assert {"DP", "LP", "ACC", "NMI", "ARI"} == set(found["scores_percent"])
     assert found["stages"][0]["stage"] == "first tree"
     settings = json.loads((tmp_path / "run" / "run.json").read_text())
     assert settings["set"] is True
