@@ -199,7 +199,7 @@ def test_changed_parameters_are_refused_by_name(change, said, tmp_path, monkeypa
     ("change", "said"),
     [
         ({"augment": twisted}, "augment: 'float32 .*' before, now 'float32 "),
-        ({"augment": None, "contrastive_weight": 0.0}, "augment: 'float32 .*' before, now None"),
+        ({"augment": None, "contrastive_weight": 0.0}, "augment: 'float32 .*' before, now absent"),
         ({"contrastive_weight": 6.0}, "contrastive_weight: 5.0 before, now 6.0"),
         ({"contrastive_loss": "routers"}, "contrastive_loss: 'both' before, now 'routers'"),
     ],
