@@ -564,6 +564,8 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     said = treevae("paper", "run", "tiny", "--method", "agg", *options)
     assert "2 cells, 0 of them there already." in said
     assert said.count("done: digits-agg") == 2
+    kept = json.loads(next(tmp_path.glob("digits-agg-*.json")).read_text())
+    assert kept["command"] == f"treevae paper run tiny --method agg --seeds 2 --scale {SCALE} --root DATA"  # no paths
     said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
     assert "Left out, as there is no such method yet: deepect" in said
     assert "4 cells, 2 of them there already." in said

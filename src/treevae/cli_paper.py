@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -107,7 +106,8 @@ def run_table(
     if absent:
         typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
     typer.echo(f"{len(cells)} cells, {there} of them there already.")
-    command = " ".join(["treevae", *sys.argv[1:]])
+    chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
+    command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale:g} --root DATA"])
     where = Place(None if root is None else root.resolve(), device, ray is None, command)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
