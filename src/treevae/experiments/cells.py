@@ -20,9 +20,7 @@ class Cell:
 
     data: str
     method: str
-    settings: Mapping[
-        str, Any
-    ]  # JSON-able: the parameters of the recipe that the method uses, changes and scale applied
+    settings: Mapping[str, Any]  # JSON-able: what the method uses of the recipe, with changes and scale applied
     scale: float  # of every schedule; 1 is the paper's
     seed: int
 

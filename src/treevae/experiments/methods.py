@@ -11,6 +11,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,6 @@ class Method:
 
 def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell, from trees that are grown side by side."""
-    from sklearn.exceptions import ConvergenceWarning
-
     from ..estimator import TreeVAE
     from .records import record
 
@@ -76,12 +75,26 @@ def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
     if settings.get("tree") is not None:
         settings["tree"] = Tree.from_json(json.dumps(settings["tree"]))
     model = TreeVAE(**settings, device=place.device, verbose=place.verbose)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", category=ConvergenceWarning)  # of fewer leaves than asked for: in the record
+    with _fewer_leaves_allowed():
         models = model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder)
     by_seed = dict(zip(job.seeds, models, strict=True))
     for cell in job.cells:
         yield cell, record(by_seed[cell.seed], data, cell.seed, place.command, _draws(cell))
+
+
+@contextmanager
+def _fewer_leaves_allowed() -> Iterator[None]:
+    """Inside, nobody is warned of fewer leaves than asked for: they are in the record."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", category=ConvergenceWarning)
+        yield
+
+
+def _epochs(paper: int, cell: Cell) -> int:
+    """Epochs of a cell, given the paper's."""
+    return max(1, round(paper * cell.scale))
 
 
 def _draws(cell: Cell) -> int:
@@ -97,21 +110,23 @@ def fit_latents(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
 
     cell = job.cells[0]
     settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "max_depth")}
-    make, schedule = (VAE, 500) if cell.method.startswith("vae") else (LadderVAE, 1000)
+    make = VAE if cell.method.startswith("vae") else LadderVAE
     if make is VAE:
         settings.pop("hidden_dim")
     elif cell.method.endswith("matched"):
         settings["hidden_dim"] = _matched(cell, data)
-    model = make(**settings, epochs=max(1, round(schedule * cell.scale)), device=place.device, verbose=place.verbose)
-    fitted = dict(zip(job.seeds, model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder), strict=True))
-    for cell in job.cells:
-        one = fitted[cell.seed]
-        found = record(one.model_, data, cell.seed, place.command, _draws(cell))
-        found = {name: value for name, value in found.items() if name not in OF_CLUSTERS}  # one leaf is no clustering
-        if "n_leaves" in cell.settings:
-            ward = Ward(cell.settings["n_leaves"]).fit(one.transform(data.x_test))
-            found |= {"tree": json.loads(ward.tree_.to_json())} | compared(ward.tree_, ward.labels_, data)
-        yield cell, found
+    epochs = _epochs(make().epochs, cell)
+    model = make(**settings, epochs=epochs, device=place.device, verbose=place.verbose)
+    for seed, one in zip(job.seeds, model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder), strict=True):
+        whole = record(one.model_, data, seed, place.command, _draws(cell))
+        found = {name: value for name, value in whole.items() if name not in OF_CLUSTERS}  # one leaf is no clustering
+        latents = one.transform(data.x_test)
+        for cell in (cell for cell in job.cells if cell.seed == seed):
+            cut = {}
+            if "n_leaves" in cell.settings:
+                ward = Ward(cell.settings["n_leaves"]).fit(latents)
+                cut = {"tree": json.loads(ward.tree_.to_json())} | compared(ward.tree_, ward.labels_, data)
+            yield cell, found | cut
 
 
 def _matched(cell: Cell, data: DataSet) -> int:
@@ -127,8 +142,6 @@ def _matched(cell: Cell, data: DataSet) -> int:
 
 def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell; learnt from the training samples, the test samples are placed."""
-    from sklearn.exceptions import ConvergenceWarning
-
     from ..baselines.deepect import DeepECT
     from .records import record_of_labels
 
@@ -137,17 +150,14 @@ def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
         model = DeepECT(
             cell.settings["n_leaves"],
             **settings,
-            pretrain_epochs=max(1, round(50 * cell.scale)),
-            epochs=max(1, round(200 * cell.scale)),
+            pretrain_epochs=_epochs(DeepECT().pretrain_epochs, cell),
+            epochs=_epochs(DeepECT().epochs, cell),
             device=place.device,
             random_state=cell.seed,
             verbose=place.verbose,
         )
         began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", category=ConvergenceWarning
-            )  # of fewer leaves than asked for: in the record
+        with _fewer_leaves_allowed():
             model.fit(data.x_train)
         seconds = time.perf_counter() - began
         labels, device = model.predict(data.x_test), next(model.module_.parameters()).device

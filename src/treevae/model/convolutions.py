@@ -28,7 +28,7 @@ def to_list(x: Tensor, shape: Sequence[int]) -> Images:
     """(node, batch, feature) -> images."""
     dtype = torch.bfloat16 if kernels.reduced(x) else x.dtype
     if _in_lanes(len(x)):
-        for stream in _lanes(x.device)[: len(x)]:
+        for stream in _lanes(N_LANES)[: len(x)]:
             stream.wait_stream(torch.cuda.current_stream())
             x.record_stream(stream)
     return _each(lambda one: one.unflatten(1, shape).to(dtype, memory_format=torch.channels_last), x.unbind())
@@ -40,7 +40,7 @@ def from_list(images: Images, dtype: torch.dtype) -> Tensor:
     # the rows' memory goes back to the lanes, which wait for this stream before they are used again: in to_list, or for
     # a gradient that comes from here
     if _in_lanes(len(images)):
-        for stream in _lanes(images[0].device)[: len(images)]:
+        for stream in _lanes(N_LANES)[: len(images)]:
             torch.cuda.current_stream().wait_stream(stream)
     return torch.stack(rows)
 
@@ -60,15 +60,17 @@ def _in_lanes(n: int) -> bool:
 
 
 def _lane(i: int, n: int) -> AbstractContextManager[object]:
-    if not _in_lanes(n):
-        return nullcontext()
-    lanes = _lanes(torch.device("cuda", torch.cuda.current_device()))
-    return torch.cuda.stream(lanes[i % N_LANES])
+    return torch.cuda.stream(_lanes(N_LANES)[i % N_LANES]) if _in_lanes(n) else nullcontext()
+
+
+def _lanes(n: int) -> list[torch.cuda.Stream]:
+    """The lanes of the present device; always the same, because cuBLAS keeps memory for every stream it has seen."""
+    return _streams(torch.cuda.current_device(), n)
 
 
 @lru_cache
-def _lanes(device: torch.device) -> list[torch.cuda.Stream]:
-    return [torch.cuda.Stream(device) for _ in range(N_LANES)]
+def _streams(device: int, n: int) -> list[torch.cuda.Stream]:
+    return [torch.cuda.Stream(device) for _ in range(n)]
 
 
 class Conv(NodeStack):
@@ -125,7 +127,7 @@ class Norm(NormLeaky):
         return _each(self._one, images, self.weight.unbind(), self.bias.unbind(), *running)
 
     def _one(self, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        if self.training and kernels.normed(x):
+        if self.training and kernels.fused_images(x):
             rows = x.permute(0, 2, 3, 1)
             y = kernels.norm_leaky(rows.reshape(1, -1, x.shape[1]), weight[None], bias[None], mean[None], var[None])
             return y.view(rows.shape).permute(0, 3, 1, 2)
@@ -153,7 +155,7 @@ class Resampled(nn.Module):
 
     def _one(self, x: Tensor) -> Tensor:
         """(batch, height, width, channel) -> the same of the new size."""
-        if kernels.normed(x):
+        if kernels.fused_images(x):
             return kernels.resample(x, *map(self._bands, ("down", "across", "up", "back")))
         b, _, w, c = x.shape
         tall = torch.matmul(self.rows, x.reshape(b, -1, w * c))  # (batch, new height, width * channel)

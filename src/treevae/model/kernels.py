@@ -80,8 +80,8 @@ def reduced(x: Tensor) -> bool:
     return x.is_cuda and x.dtype == torch.float32 and _fast.get() and not _plain.get()
 
 
-def normed(x: Tensor) -> bool:
-    """Whether the kernel of the norm serves this tensor; it reads and writes bfloat16 too, and counts in float32."""
+def fused_images(x: Tensor) -> bool:
+    """Whether the norm's and the resampling kernel serve this tensor; they take bfloat16 too, and count in float32."""
     return fused(x) or (triton is not None and x.is_cuda and x.dtype == torch.bfloat16 and not _plain.get())
 
 
@@ -318,7 +318,7 @@ def norm_leaky(x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, ru
 
     Statistics are taken over the rows, at each node and feature; the running ones are updated in place.
     """
-    if normed(x) and x.shape[1] > 1:
+    if fused_images(x) and x.shape[1] > 1:
         return _NormLeaky.apply(x.contiguous(), weight.contiguous(), bias.contiguous(), running_mean, running_var)
     return cpu.norm_leaky(x, weight, bias, running_mean, running_var)
 
