@@ -20,27 +20,19 @@ import record
 import torch
 
 from treevae import TreeVAE
-from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
-from treevae.model.scoring import score_terms
-from treevae.training.samples import Samples, over
+from treevae.experiments.records import elbo_terms, scores
 
 
-def scores(model: TreeVAE, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def figures(model: TreeVAE, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """What a model makes of test images."""
-    module = model.module_
-    samples = Samples(torch.from_numpy(x.reshape(len(x), -1) / np.float32(255)), next(module.parameters()).device)
-    terms = over(module, samples, lambda part: score_terms(module, part, 10).values.T).mean(0).tolist()
-    labels, tree = model.predict(x), model.tree_
+    terms, percent = elbo_terms(model, x), scores(model.tree_, model.predict(x), y)
     return {
-        "elbo": terms[0] - sum(terms[1:]),
-        "rl": -terms[0],
-        "kl": {"root": terms[1], "nodes": terms[2], "decisions": terms[3]},
-        "acc": 100 * accuracy(y, labels),
-        "nmi": 100 * nmi(y, labels),
-        "dp": 100 * dendrogram_purity(tree, labels, y),
-        "lp": 100 * leaf_purity(labels, y),
-        "leaves": len(tree.leaves),
-        "tree": json.loads(tree.to_json()),
+        "elbo": terms["ELBO"],
+        "rl": terms["RL"],
+        "kl": {name: terms[f"kl_{name}"] for name in ("root", "nodes", "decisions")},
+        **{name.lower(): value for name, value in percent.items()},
+        "leaves": len(model.tree_.leaves),
+        "tree": json.loads(model.tree_.to_json()),
     }
 
 
@@ -75,7 +67,7 @@ def main() -> None:
         if spent is not None:
             spent.write_text(json.dumps(parts))
     runs = [
-        {"seed": seed, "epochs": epochs_of(one), **scores(one, data["x_test"], data["y_test"])}
+        {"seed": seed, "epochs": epochs_of(one), **figures(one, data["x_test"], data["y_test"])}
         for seed, one in zip(seeds, models, strict=True)
     ]
     on_gpu = torch.cuda.is_available()

@@ -22,7 +22,7 @@ MAY_USE = {
     "view": {"tree", "data", "estimator"},
     "plot": {"view"},
     "experiments": {"tree", "data", "metrics", "model", "training", "recipes", "estimator", "baselines", "view"},
-    "demo": {"tree", "data", "metrics", "estimator", "baselines", "view"},
+    "demo": {"data", "metrics", "estimator", "baselines", "experiments", "view"},
     "cli_paper": {"experiments"},
     "cli": {"data", "training", "fitting", "recipes", "estimator", "view", "experiments", "demo", "cli_paper"},
 }

@@ -509,11 +509,10 @@ def _write_run(model: TreeVAE, table: Table, known: DataSet | None, folder: Path
         scores = {"ELBO": found["elbo"]["ELBO"], **found.get("scores_percent", {})}
         typer.echo("On the test samples: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) + "\n")
     if find_spec("matplotlib") is not None and (known is not None or table.X.ndim > 2):
-        from .experiments.pictures import picture
-        from .view.plots import tree_picture
+        from .view.plots import data_set_picture, tree_picture
 
         written.append(folder / "tree.png")
-        (tree_picture(model, table.X) if known is None else picture(model, known)).savefig(written[-1])
+        (tree_picture(model, table.X) if known is None else data_set_picture(model, known)).savefig(written[-1])
     return written
 
 

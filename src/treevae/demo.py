@@ -7,24 +7,21 @@ themselves. Both trees have equally many leaves.
 from __future__ import annotations
 
 import json
-import platform
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import __version__
 from .baselines.ward import Ward
 from .data import fashion_sample
 from .estimator import TreeVAE
-from .metrics import accuracy, contingency, dendrogram_purity, leaf_purity, nmi
-from .tree import Tree
+from .experiments.records import scores, versions
+from .metrics import contingency
 
 DEMO: dict[str, Any] = {"n_leaves": 10, "epochs": 16, "batch_size": 128, "random_state": 0, "network": "mlp"}
 SCORES = ("DP", "LP", "ACC", "NMI")
@@ -76,9 +73,9 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
 
     leaves = model.predict(data.x_test)
     ward = Ward(len(model.tree_.leaves)).fit(data.x_test)
-    scores = {
-        "TreeVAE": _scores(model.tree_, leaves, data.y_test),
-        "Ward": _scores(ward.tree_, ward.labels_, data.y_test),
+    found = {
+        "TreeVAE": scores(model.tree_, leaves, data.y_test),
+        "Ward": scores(ward.tree_, ward.labels_, data.y_test),
     }
     elbo = model.score(data.x_test)
 
@@ -91,7 +88,7 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
         written.append(folder / "tree.png")
     about = {
         "command": " ".join(["treevae", *sys.argv[1:]]),
-        "scores_percent": scores,
+        "scores_percent": found,
         "test_elbo_nats": elbo,
         "n_leaves": len(model.tree_.leaves),
         "n_train": len(data.x_train),
@@ -99,18 +96,12 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
         "seconds_fit": seconds,
         "parameters": model.get_params(),
         "device": str(next(model.module_.parameters()).device),
-        "versions": _versions(),
+        "versions": versions(),
     }
     (folder / "metrics.json").write_text(json.dumps(about, indent=2) + "\n")
     written.append(folder / "metrics.json")
     main_class = _main_class(leaves, data.y_test, len(model.tree_.leaves), data.class_names)
-    return Demo(model, main_class, scores, elbo, seconds, tuple(written))
-
-
-def _scores(tree: Tree, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The four scores in per cent."""
-    values = (dendrogram_purity(tree, leaves, y), leaf_purity(leaves, y), accuracy(leaves, y), nmi(leaves, y))
-    return {score: 100 * value for score, value in zip(SCORES, values, strict=True)}
+    return Demo(model, main_class, found, elbo, seconds, tuple(written))
 
 
 def _main_class(leaves: np.ndarray, y: np.ndarray, n_leaves: int, class_names: tuple[str, ...]) -> tuple[str, ...]:
@@ -120,12 +111,6 @@ def _main_class(leaves: np.ndarray, y: np.ndarray, n_leaves: int, class_names: t
         f"{class_names[classes[row.argmax()]]} {row.max() / row.sum():.0%}" if row.any() else "no test image"
         for row in contingency(leaves, y, n_leaves)
     )
-
-
-def _versions() -> dict[str, str]:
-    """The versions that the numbers depend on."""
-    libraries = {name: version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")}
-    return {"treevae": __version__, "python": platform.python_version(), **libraries, "platform": platform.platform()}
 
 
 def _listed(names: list[str]) -> str:

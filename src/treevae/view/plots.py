@@ -22,6 +22,7 @@ from .upright import Page, draw_upright
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ..data.dataset import DataSet
     from ..estimator import TreeVAE
 
 MOST_UPRIGHT = 10  # leaves; side by side the images of more would be smaller than 32 pixels
@@ -149,6 +150,16 @@ def attribute_picture(
     notes = split_attributes(tree, labels, attributes, [name.replace("_", " ") for name in names])
     leafage = Leafage(tree, Layout.of(tree, labels), f"{len(labels):,} samples", None, notes)
     return draw_attributes(leafage, found, n_attributes)
+
+
+def data_set_picture(model: TreeVAE, data: DataSet) -> Figure:
+    """A figure of the tree with what a data set has to show of its test samples: attributes, words or images."""
+    x, y, names = data.x_test, data.y_test, data.class_names
+    if data.attributes_test is not None and data.attribute_names is not None:
+        return attribute_picture(model, x, data.attributes_test, data.attribute_names)
+    if data.feature_names is not None:
+        return word_picture(model, x, data.feature_names, y, names)
+    return tree_picture(model, x, y, names)
 
 
 def _at_least_1(name: str, n: Any) -> int:
