@@ -1,6 +1,7 @@
 """On a GPU: the fused path, the captured path, the cached path and the stacked path, each against its plain twin."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -331,7 +332,7 @@ def test_layers_of_bfloat16_images_are_those_of_float32():
             layer.load_state_dict(start)
             given = x.to(dtype).requires_grad_()
             lists = [one.contiguous(memory_format=torch.channels_last) for one in given]
-            with kernels.plain():  # only single precision takes the plain path: bfloat16 has none here
+            with kernels.plain() if dtype == torch.float32 else nullcontext():
                 y = torch.stack(layer(lists))
             dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).bfloat16().to(y)
             (dx,) = torch.autograd.grad(y, given, dy)
@@ -385,10 +386,10 @@ def test_a_contrastive_fit_of_two_seeds_side_by_side(caplog):
     assert models[0].history_[0] != models[1].history_[0]
 
 
-@pytest.mark.parametrize("n_lanes", [8, 3])
+@pytest.mark.parametrize("n_lanes", [5, 3])
 def test_lanes_change_nothing(monkeypatch, n_lanes):
-    """A captured step of ten decoders in float32, more nodes than lanes: to the bit as in one lane, every time."""
-    module = TreeVAEModule(RESNET, [balanced(10)], torch.Generator().manual_seed(0)).to(GPU)
+    """A captured step of eight decoders in float32, more nodes than lanes: to the bit as in one lane, every time."""
+    module = TreeVAEModule(RESNET, [balanced(8)], torch.Generator().manual_seed(0)).to(GPU)
     start = {name: value.clone() for name, value in module.state_dict().items()}
     x = images(RESNET, 32).to(GPU)
     noise = descent.noise_for(module.nodes, 32, torch.Generator(GPU).manual_seed(2))

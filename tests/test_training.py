@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from itertools import product
 
 import pytest
 import torch
@@ -10,9 +11,27 @@ from treevae.model import descent
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.model.subtree import Subtree
-from treevae.training import growing, loop
-from treevae.training.events import CandidatesCompared, EpochEnded, LeafChosen, LeafPruned, TreeChanged
-from treevae.training.growing import Grove, Task, choose_leaf, compare, prune
+from treevae.training import choosing, growing, loop
+from treevae.training.choosing import (
+    best_leaf,
+    best_mend,
+    compare,
+    prune,
+    removal_costs,
+    split_gain,
+    splittable,
+    tree_loss,
+)
+from treevae.training.events import (
+    CandidatesCompared,
+    EpochEnded,
+    LeafChosen,
+    LeafPruned,
+    SplitMended,
+    SplitTried,
+    TreeChanged,
+)
+from treevae.training.growing import Grove, Task
 from treevae.training.loop import DivergedError, Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
 from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
@@ -59,10 +78,14 @@ class Fixed:
 
 
 def chosen(reach: list[list[float]], tree: Tree, n_levels: int = 4, **plan):
-    """What choose_leaf says when the rows of ``reach`` are the samples."""
+    """The leaf to split next and its samples, when the rows of ``reach`` are the samples; None if growing ends."""
     rows = torch.arange(len(reach), dtype=torch.float32)[:, None]
-    found = choose_leaf(Fixed(tree, torch.tensor(reach), n_levels), Samples(rows, CPU), tiny(**plan), seed=0)
-    return None if found is None else (found[0], found[1].tolist())
+    module, samples, plan = Fixed(tree, torch.tensor(reach), n_levels), Samples(rows, CPU), tiny(**plan)
+    n_effective, leaves = splittable(module, samples, plan)
+    if n_effective >= plan.n_leaves or not leaves:
+        return None
+    leaf = best_leaf(module, samples, leaves, "samples", seed=0)
+    return leaf, leaves[leaf].tolist()
 
 
 # -- schedules ----------------------------------------------------------------------------------------------------
@@ -177,9 +200,9 @@ def test_growing_stops_when_enough_leaves_count():
 @pytest.mark.parametrize("rule", ["reconstruction", "elbo"])
 def test_other_rules_take_the_leaf_with_most_loss(rule):
     module = TreeVAEModule(ARCH, [THREE], torch.Generator().manual_seed(3)).eval()
-    samples, plan = data(), tiny(leaf_rule=rule, batch_size=1)
-    found = choose_leaf(module, samples, plan, seed=5)
-    assert found is not None
+    samples = data()
+    _, leaves = splittable(module, samples, tiny(batch_size=1))
+    found = best_leaf(module, samples, leaves, rule, seed=5)
 
     nodes, generator, x = module.nodes, torch.Generator().manual_seed(5), samples.x[None]
     with torch.no_grad():
@@ -193,7 +216,7 @@ def test_other_rules_take_the_leaf_with_most_loss(rule):
     sure = over(module, samples, module.reach) >= 1 / 3
     eligible = {key.node for key in nodes.layout.leaves if sure[:, THREE.leaves.index(key.node)].any()}
     by_loss = [nodes.layout.leaves[i].node for i in loss.argsort(descending=True).tolist()]
-    assert found[0] == next(leaf for leaf in by_loss if leaf in eligible)
+    assert found == next(leaf for leaf in by_loss if leaf in eligible)
 
 
 # -- growing ------------------------------------------------------------------------------------------------------
@@ -268,28 +291,27 @@ def test_small_leaves_are_pruned_smallest_first(monkeypatch):
 def test_of_several_candidates_the_best_that_did_not_collapse_is_kept(monkeypatch):
     losses = torch.tensor([5.0, 1.0, 3.0])
     right = torch.tensor([[0.4, 0.6], [0.01, 0.01], [0.8, 0.6]])
-    monkeypatch.setattr(growing, "evaluate", lambda *_: losses)
+    monkeypatch.setattr(choosing, "evaluate", lambda *_: losses)
     objective = type("Stub", (), {"right": lambda self: right})()
-    task = Task(tiny().subtree, seed=0, leaf=7)
-    compared = compare(objective, data(), task, tiny())
+    compared = compare(objective, data(), tiny().subtree, 7, 0, tiny())
     assert compared.chosen == 2  # candidate 1 has the lowest loss but an empty child
     assert compared.leaf == 7
     right[:] = 0.0
-    assert compare(objective, data(), task, tiny()).chosen == 1
+    assert compare(objective, data(), tiny().subtree, 7, 0, tiny()).chosen == 1
 
 
 def test_candidates_by_other_rules(monkeypatch):
     asked = []
-    monkeypatch.setattr(growing, "evaluate", lambda *given: asked.append(given[2]) or torch.tensor([1.0, 2.0, 3.0]))
+    monkeypatch.setattr(choosing, "evaluate", lambda *given: asked.append(given[2]) or torch.tensor([1.0, 2.0, 3.0]))
     right = torch.tensor([[0.6, 0.6, 0.4, 0.4], [0.9, 0.1, 0.9, 0.1], [0.2, 0.3, 0.8, 0.9]])  # 0 and 2 part alike
     objective = type("Stub", (), {"right": lambda self: right})()
-    task = Task(tiny().subtree, seed=0, leaf=7)
+    stage = tiny().subtree
 
     def by(rule):
-        return compare(objective, data(), task, dataclasses.replace(tiny(), candidate_rule=rule))
+        return compare(objective, data(), stage, 7, 0, dataclasses.replace(tiny(), candidate_rule=rule))
 
     assert by("elbo").chosen == by("loss").chosen == 0
-    assert asked == [1.0, task.stage.kl_weight(task.stage.epochs - 1)]
+    assert asked == [1.0, stage.kl_weight(stage.epochs - 1)]
     assert by("confidence").scores == pytest.approx((0.6, 0.9, 0.8))
     assert by("confidence").chosen == 1
     assert by("agreement").scores == pytest.approx((0.75, 0.5, 0.75))
@@ -312,6 +334,88 @@ def test_candidates_are_compared_by_their_true_loss():
     assert len(set(compared.losses)) == 3
     alive = [loss for loss, share in zip(compared.losses, compared.smaller_shares, strict=True) if share >= 0.05]
     assert compared.losses[compared.chosen] == min(alive or compared.losses)
+
+
+def test_samples_held_out_are_never_trained_on():
+    plan = tiny(n_init=2, candidate_rule="held_out", held_out=0.25)
+    rows = torch.arange(100, 140)
+    task = Task(plan.subtree, seed=3, leaf=1, depth=1, rows=rows, held_out=0.25)
+    kept, held = task.parts(200)
+    assert len(held) == 10
+    assert sorted([*kept.tolist(), *held.tolist()]) == rows.tolist()
+    assert torch.equal(Task.of(task.about(), plan, rows).parts(200)[1], held)  # the same after resuming
+    whole = Task(plan.first, seed=3, held_out=0.25)
+    kept, held = whole.parts(80)
+    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(80))
+    assert Task(plan.first, seed=3).parts(80) == (None, None)
+
+    x = data().x.clone()
+    x[held] = torch.nan  # whoever looks at one of them in training diverges
+    samples = Samples(x, CPU)
+    module = TreeVAEModule(ARCH, [Tree().split(0)] * 2, torch.Generator().manual_seed(0), candidates=2)
+    trained(WholeTree(module, samples, rows=[kept]), samples, plan.first)
+    with pytest.raises(DivergedError):
+        trained(WholeTree(module, samples, rows=[held]), samples, plan.first)
+
+
+def test_what_a_split_gains_is_the_fall_of_the_whole_loss():
+    """The gain of a subtree on all samples is the loss of the tree before less that of the tree it is attached to."""
+    module, samples = fixed_module(THREE), data(64)
+    subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 1, torch.Generator().manual_seed(4))
+    objective = SubtreeOnSubset([module], [2], subtree, samples, [torch.arange(64)])
+    gain = sum(split_gain(objective, samples, 0.3, seed) for seed in range(400)) / 400
+    before = sum(tree_loss(module, samples, 0.3, seed) for seed in range(400)) / 400
+    module.attach(2, subtree)
+    after = sum(tree_loss(module, samples, 0.3, seed) for seed in range(400)) / 400
+    assert gain == pytest.approx(before - after, abs=2e-3)
+    assert abs(gain) > 0.02
+
+
+def test_what_the_removal_of_a_leaf_costs():
+    four = Tree().split(0).split(1).split(3)  # leaves 5, 6, 4, 2: only 5 and 6 are siblings that are both leaves
+    module, samples = fixed_module(four), data()
+    costs = removal_costs(module, samples, 0.3, seed=0)
+    assert set(costs) == {5, 6}
+    pruned = fixed_module(four)
+    pruned.prune(6)
+    assert costs[6] == pytest.approx(tree_loss(pruned, samples, 0.3, 0) - tree_loss(module, samples, 0.3, 0))
+    assert module.tree == four
+
+
+def test_the_best_mend_removes_the_cheapest_for_the_dearest():
+    four = fixed_module(Tree().split(0).split(1).split(2))  # leaves 3, 4 and 5, 6
+    costs = {3: 0.5, 4: 0.2, 5: 0.1, 6: 3.0}
+    assert best_mend(four, {3: 1.0, 6: 0.9}, costs) == (5, 3)
+    assert best_mend(four, {5: 1.0, 6: 0.2}, costs) == (4, 5)  # not 5 for its own sibling
+    assert best_mend(four, {5: 0.1, 6: 0.15}, costs) is None
+
+
+def test_leaves_are_split_by_what_trials_gain():
+    events = grown(data(160), tiny(leaf_rule="gain", n_leaves=3))
+    tried = [event for event in events if isinstance(event, SplitTried)]
+    (split,) = [event for event in events if isinstance(event, LeafChosen)]
+    assert {event.leaf for event in tried} == {1, 2}
+    assert split.leaf == max(tried, key=lambda event: event.gain).leaf
+    assert [e.epoch for e in events if isinstance(e, EpochEnded) and e.stage == "trial"] == [1] * 2
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_a_repair_is_kept_only_if_the_tree_is_better_for_it(monkeypatch, better):
+    monkeypatch.setattr(growing, "best_mend", lambda module, gains, costs: (max(costs), min(set(gains) - set(costs))))
+    losses = iter([5.0, 4.0 if better else 6.0, 4.0, 5.0])
+    monkeypatch.setattr(growing, "tree_loss", lambda *_: next(losses))
+    plan = tiny(n_leaves=3, repairs=1, batch_size=8)
+    events = grown(data(160), plan)
+    mends = [event for event in events if isinstance(event, SplitMended)]
+    (mend,) = mends
+    assert mend.kept == better
+    trees = [event.tree for event in events if isinstance(event, TreeChanged)]
+    full = next(tree for tree in trees if len(tree.leaves) == 3)
+    after = events[events.index(mend) + 1].tree
+    assert after == (full.prune(mend.removed).split(mend.split) if better else full)
+    stages = [event.stage for event in events if isinstance(event, EpochEnded)]
+    assert stages.count("whole tree") == 2 * plan.whole.epochs
+    assert stages[-1] == "final"
 
 
 def test_same_seed_same_weights_to_the_bit():
@@ -382,12 +486,25 @@ def test_samples_that_visit_in_pieces_train_the_same_model(n_init):
         torch.testing.assert_close(in_pieces[name], value, rtol=1e-3, atol=2e-4)  # a step moves by 1e-3
 
 
-@pytest.mark.parametrize("budget", [None, 5 * 4 * 64], ids=["resident", "in pieces"])
-@pytest.mark.parametrize("n_init", [1, 2])
-@pytest.mark.parametrize("seeds", [[0], [0, 1, 2]], ids=["one run", "three runs"])
-def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, n_init, budget, monkeypatch):
+def any_mend(module, gains, costs):
+    return (min(costs), max(gains)) if gains and costs and min(costs) != max(gains) else None
+
+
+MENDING = {"n_init": 2, "leaf_rule": "gain", "candidate_rule": "held_out", "repairs": 2, "n_leaves": 3, "batch_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "budget", "changes"),
+    [
+        *product(([0], [0, 1, 2]), (None, 5 * 4 * 64), ({"n_init": 1}, {"n_init": 2})),
+        ([1, 0], None, MENDING),
+    ],
+)
+def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, changes, monkeypatch):
     monkeypatch.setattr(loop, "PAUSE", 0)
-    plan = tiny(n_init=n_init, n_leaves=4)
+    if changes is MENDING:  # so short a training hardly ever finds a better split by itself
+        monkeypatch.setattr(growing, "best_mend", any_mend)
+    plan = tiny(**{"n_leaves": 4} | changes)
     grove, states, told = Grove(ARCH, data(160, budget), plan, seeds), [], []
     for happened in grove.events():
         if happened is not None:
@@ -397,6 +514,9 @@ def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, n_init, budget, m
             states.append((len(told), json.dumps(about), {name: value.clone() for name, value in tensors.items()}))
     weights = [run.module.state_dict() for run in grove.runs]
     assert len(states) > 50
+    if changes is MENDING:
+        assert any(isinstance(event, SplitMended) for _, event in told)
+        assert any(run["mend"] is not None for _, about, _ in states for run in json.loads(about)["runs"])
     for so_far, about, tensors in states[:: len(states) // 6]:
         other = Grove(ARCH, data(160, budget), plan, seeds)
         other.restore(json.loads(about), tensors)

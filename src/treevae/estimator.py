@@ -76,9 +76,10 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         (CIFAR, CelebA), which wants a GPU.
     tree : Tree, default=None
         A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
-    leaf_rule : {"samples", "reconstruction", "elbo"}, default="samples"
-        Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), or the one
-        that adds most to the reconstruction loss or to the negative ELBO.
+    leaf_rule : {"samples", "reconstruction", "elbo", "gain"}, default="samples"
+        Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), the one that
+        adds most to the reconstruction loss or to the negative ELBO, or the one whose split gains most in a trial of a
+        tenth of the epochs.
     n_init : int, default=1
         Candidates trained side by side for the first tree and for every split. The one with the best ELBO, its KL
         weighted as in training, is kept, leaving out those whose smaller child holds less than 5 % of the samples. 1 is

@@ -8,7 +8,16 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from .training.events import CandidatesCompared, EpochEnded, Event, LeafChosen, LeafPruned, TreeChanged
+from .training.events import (
+    CandidatesCompared,
+    EpochEnded,
+    Event,
+    LeafChosen,
+    LeafPruned,
+    SplitMended,
+    SplitTried,
+    TreeChanged,
+)
 
 
 class Progress:
@@ -62,6 +71,11 @@ class Progress:
                 self.say(f"{who}splitting node {event.leaf}, {event.samples} samples")
             case CandidatesCompared():
                 self.say(f"{who}kept candidate {event.chosen + 1} of {len(event.losses)}")
+            case SplitTried():
+                self.say(f"{who}a split of node {event.leaf} would gain {event.gain:.3f} nats")
+            case SplitMended():
+                done = "kept" if event.kept else "undone"
+                self.say(f"{who}split node {event.split} instead of node {event.removed}'s parent: {done}")
             case LeafPruned():
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case TreeChanged():

@@ -40,10 +40,29 @@ class CandidatesCompared:
     """Several candidates were trained for a split; the best that did not collapse is kept."""
 
     leaf: int | None  # None: the first tree
-    losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with, or at 1 by the rule "elbo"
+    losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with; at 1 by the rules "elbo", "held_out"
     smaller_shares: tuple[float, ...]  # of the samples, for the smaller child
     scores: tuple[float, ...]  # by the plan's rule; the highest is the best
     chosen: int
+
+
+@dataclass(frozen=True)
+class SplitTried:
+    """A leaf was split for a short while, to see what it would gain; the trial is thrown away."""
+
+    leaf: int
+    gain: float  # how much the loss of all samples would fall, in nats per sample
+
+
+@dataclass(frozen=True)
+class SplitMended:
+    """A leaf was removed and another one split instead; kept if the tree is better for it, else undone."""
+
+    removed: int
+    split: int
+    loss_before: float
+    loss_after: float
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -62,4 +81,4 @@ class LeafPruned:
     share: float
 
 
-Event = EpochEnded | LeafChosen | CandidatesCompared | TreeChanged | LeafPruned
+Event = EpochEnded | LeafChosen | CandidatesCompared | SplitTried | SplitMended | TreeChanged | LeafPruned

@@ -6,25 +6,28 @@ trains together what can be trained together, and can write down where everythin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..model import descent
 from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
 from ..model.subtree import Subtree
 from ..tree import Tree
-from .events import CandidatesCompared, EpochEnded, Event, LeafChosen, LeafPruned, TreeChanged
-from .loop import EpochDone, Training, below, evaluate
+from .choosing import best_leaf, best_mend, compare, prune, removal_costs, split_gain, splittable, tree_loss
+from .engine import mixed
+from .events import EpochEnded, Event, LeafChosen, SplitMended, SplitTried, TreeChanged
+from .loop import EpochDone, Training, below
 from .objectives import Objective, SubtreeOnSubset, WholeTree
 from .plan import Plan, Stage, Work
-from .samples import Samples, over
+from .samples import Samples
 from .views import Augment, Views
 
+HELD_OUT = -3  # what a task's seed is mixed with to draw the samples held out
+EVALUATION_SEED = 0  # of losses that are set side by side: the same noise for both
 State = tuple[dict[str, Any], dict[str, Tensor]]  # JSON-able values, and tensors
 
 
@@ -37,25 +40,56 @@ class Task:
     leaf: int | None = None
     depth: int = 0  # of the leaf
     rows: Tensor | None = None  # the samples to train the children on
+    held_out: float = 0.0  # the share of the samples that candidates are compared on, and not trained on
+
+    def parts(self, n: int) -> tuple[Tensor | None, Tensor | None]:
+        """Out of n samples those to train on, and those to compare candidates on; None is all of them."""
+        if self.held_out == 0:
+            return self.rows, self.rows
+        rows = torch.arange(n) if self.rows is None else self.rows
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(mixed(self.seed, HELD_OUT)))
+        n_held = max(1, round(self.held_out * len(rows)))
+        held, kept = order[:n_held].sort().values.to(rows.device), order[n_held:].sort().values.to(rows.device)
+        return rows[kept], rows[held]
 
     def about(self) -> dict[str, Any]:
         """All but the rows, as JSON-able values."""
-        return {"stage": self.stage.name, "seed": self.seed, "leaf": self.leaf, "depth": self.depth}
+        return {
+            "stage": self.stage.name,
+            "seed": self.seed,
+            "leaf": self.leaf,
+            "depth": self.depth,
+            "held_out": self.held_out,
+        }
 
     @classmethod
     def of(cls, about: dict[str, Any], plan: Plan, rows: Tensor | None) -> Task:
         """The task that :meth:`about` describes."""
         stages = {
-            stage.name: stage for stage in (plan.first, plan.subtree, plan.whole, plan.final) if stage is not None
+            stage.name: stage
+            for stage in (plan.first, plan.subtree, plan.trial, plan.whole, plan.final)
+            if stage is not None
         }
-        return cls(stages[about["stage"]], int(about["seed"]), about["leaf"], int(about["depth"]), rows)
+        seed, depth, held_out = int(about["seed"]), int(about["depth"]), float(about["held_out"])
+        return cls(stages[about["stage"]], seed, about["leaf"], depth, rows, held_out)
+
+
+@dataclass(frozen=True)
+class Mend:
+    """A change of the tree that must prove itself: what was done, and the model as it was."""
+
+    removed: int
+    split: int
+    module: TreeVAEModule
+    loss: float
 
 
 class Growth:
     """One run: a tree while it grows, between its stages.
 
-    ``phase`` says what comes next: the "first" tree, a "split", the "whole" tree after some splits, the "final" stage,
-    or nothing: "done". A given ``tree`` is trained as it is: the first and the final stage, no growing, no pruning.
+    ``phase`` says what comes next: the "first" tree, a "split", the "whole" tree after some splits; then, where there
+    are repairs, the whole tree to "settle" and a leaf that gives way to a better split ("mend"); the "final" stage, or
+    nothing: "done". A given ``tree`` is trained as it is: the first and the final stage, no growing, no pruning.
     """
 
     def __init__(
@@ -63,7 +97,9 @@ class Growth:
     ) -> None:
         self.plan, self._fixed = plan, tree is not None
         self.random = torch.Generator().manual_seed(seed)  # on the CPU, so that every device starts alike
-        self.phase, self.splits, self.task = "first", 0, None
+        self.phase, self.splits, self.repairs, self.task = "first", 0, 0, None
+        self.gains: dict[int, float] = {}  # what a split of a leaf would bring, of those tried since all was trained
+        self.mend: Mend | None = None
         self.work = Work(plan, tree)
         candidates = 1 if self._fixed else plan.n_init
         trees = [tree if tree is not None else Tree().split(0)] * candidates
@@ -79,24 +115,73 @@ class Growth:
     def choose(self, samples: Samples) -> Iterator[Event]:
         """Decide what is to be trained next; nothing if the run is done."""
         if self.phase == "first":
-            self.task = Task(self.plan.first, self._seed())
-        elif self.phase == "whole":
+            self.task = Task(self.plan.first, self._seed(), held_out=self._held_out)
+        elif self.phase == "split":
+            yield from self._choose_split(samples)
+        elif self.phase == "mend":
+            yield from self._choose_mend(samples)
+        if self.phase in ("whole", "settle"):
             assert self.plan.whole is not None
             self.task = Task(self.plan.whole, self._seed())
-        elif self.phase == "split":
-            choice = choose_leaf(self.module, samples, self.plan, self._seed())
-            if choice is None:
-                yield from prune(self.module, samples, self.plan.min_leaf)
-                self.phase = "final"
-            else:
-                leaf, rows = choice
-                yield LeafChosen(leaf, len(rows))
-                self.task = Task(self.plan.subtree, self._seed(), leaf, self.module.tree.depth(leaf), rows)
         if self.phase == "final":
             if self.plan.final is None:
                 yield from self._end(samples)
             else:
                 self.task = Task(self.plan.final, self._seed())
+
+    def _choose_split(self, samples: Samples) -> Iterator[Event]:
+        """Choose the leaf to split, or try what a split would gain; or end the growing."""
+        n_effective, leaves = splittable(self.module, samples, self.plan)
+        seed = self._seed()
+        if n_effective >= self.plan.n_leaves or not leaves:
+            yield from prune(self.module, samples, self.plan.min_leaf)
+            self.phase = "settle" if self.plan.repairs > 0 and self.plan.whole is not None else "final"
+        elif self.plan.leaf_rule != "gain":
+            yield from self._split(best_leaf(self.module, samples, leaves, self.plan.leaf_rule, seed), leaves)
+        elif not self._try_untried(leaves):
+            yield from self._split(max(leaves, key=self.gains.__getitem__), leaves)
+
+    def _choose_mend(self, samples: Samples) -> Iterator[Event]:
+        """Remove a leaf and split another one, if together they seem to gain; else go on to the final stage."""
+        _, leaves = splittable(self.module, samples, self.plan)
+        if self.repairs < self.plan.repairs and self._try_untried(leaves):
+            return
+        gains, seed = {leaf: self.gains[leaf] for leaf in leaves if leaf in self.gains}, self._seed()
+        costs = removal_costs(self.module, samples, self._kl_weight, seed) if gains else {}
+        choice = best_mend(self.module, gains, costs) if self.repairs < self.plan.repairs else None
+        if choice is None:
+            self.phase = "final"
+            return
+        loss = tree_loss(self.module, samples, self._kl_weight, EVALUATION_SEED)
+        self.mend = Mend(*choice, TreeVAEModule.of([(self.module, 0)]), loss)
+        removed, split = choice
+        self.module.prune(removed)
+        yield TreeChanged(self.module, self.module.tree)
+        yield from self._split(split, leaves)
+
+    def _try_untried(self, leaves: Mapping[int, Tensor]) -> bool:
+        """Whether a split of a leaf must be tried first; that is then the task."""
+        for leaf, rows in leaves.items():
+            if leaf not in self.gains:
+                self.task = Task(self.plan.trial, self._seed(), leaf, self.module.tree.depth(leaf), rows)
+                return True
+        return False
+
+    def _split(self, leaf: int, leaves: Mapping[int, Tensor]) -> Iterator[Event]:
+        rows, depth = leaves[leaf], self.module.tree.depth(leaf)
+        yield LeafChosen(leaf, len(rows))
+        self.task = Task(self.plan.subtree, self._seed(), leaf, depth, rows, self._held_out)
+
+    @property
+    def _held_out(self) -> float:
+        several = self.plan.n_init > 1 and not self._fixed
+        return self.plan.held_out if several and self.plan.candidate_rule == "held_out" else 0.0
+
+    @property
+    def _kl_weight(self) -> float:
+        """That a whole tree was last trained with, while it grew."""
+        assert self.plan.whole is not None
+        return self.plan.whole.kl_weight(self.plan.whole.epochs - 1)
 
     def network(self, task: Task, generator: torch.Generator) -> TreeVAEModule | Subtree:
         """What a task trains: the run's module itself, or a new subtree."""
@@ -109,8 +194,12 @@ class Growth:
         """Take in what was trained."""
         task, self.task, chosen = self.task, None, 0
         assert task is not None
+        if task.stage.name == "trial":
+            yield self._tried(task, network, samples)
+            return
         if self.plan.n_init > 1 and len(network.nodes.layout.trees) > 1:
-            compared = compare(objective_of([self], [task], network, samples), samples, task, self.plan)
+            objective = objective_of([self], [task], network, samples, compare=True)
+            compared = compare(objective, samples, task.stage, task.leaf, task.seed, self.plan)
             yield compared
             chosen = compared.chosen
         if isinstance(network, Subtree):
@@ -121,16 +210,46 @@ class Growth:
             self.module = TreeVAEModule.of([(network, chosen)])
         else:
             self.module = network
+        if task.leaf is None:
+            self.gains = {}
         if self.phase == "final":
             yield from self._end(samples)
             return
-        if self.phase != "whole":
+        if self.phase == "settle":
+            yield from self._judge(samples)
+        elif self.phase != "whole":
             yield TreeChanged(self.module, self.module.tree)
+        self.phase = self._next_phase()
+
+    def _next_phase(self) -> str:
         whole_is_due = self.plan.whole is not None and self.splits % self.plan.whole_every == 0
         if self._fixed:
-            self.phase = "final"
-        else:
-            self.phase = "whole" if self.phase == "split" and whole_is_due else "split"
+            return "final"
+        if self.phase == "split" and whole_is_due:
+            return "whole"
+        return {"first": "split", "split": "split", "whole": "split", "mend": "settle", "settle": "mend"}[self.phase]
+
+    def _tried(self, task: Task, network: TreeVAEModule | Subtree, samples: Samples) -> SplitTried:
+        """Keep what a split would gain, by the KL weight it was trained with."""
+        objective = objective_of([self], [task], network, samples)
+        assert isinstance(objective, SubtreeOnSubset)
+        assert task.leaf is not None
+        weight = task.stage.kl_weight(task.stage.epochs - 1)
+        self.gains[task.leaf] = split_gain(objective, samples, weight, task.seed)
+        return SplitTried(task.leaf, self.gains[task.leaf])
+
+    def _judge(self, samples: Samples) -> Iterator[Event]:
+        """Keep the last repair, if there was one, or undo it and make no more."""
+        if self.mend is None:
+            return
+        mend, self.mend = self.mend, None
+        loss = tree_loss(self.module, samples, self._kl_weight, EVALUATION_SEED)
+        kept = loss < mend.loss
+        self.repairs = self.repairs + 1 if kept else self.plan.repairs
+        if not kept:
+            self.module = mend.module
+        yield SplitMended(mend.removed, mend.split, mend.loss, loss, kept)
+        yield TreeChanged(self.module, self.module.tree)
 
     def _end(self, samples: Samples) -> Iterator[Event]:
         if not self._fixed:
@@ -149,23 +268,41 @@ class Growth:
         about = {
             "phase": self.phase,
             "splits": self.splits,
+            "repairs": self.repairs,
+            "gains": [[leaf, gain] for leaf, gain in self.gains.items()],
+            "mend": None,
             "work": self.work.done,
             "trees": [tree.to_json() for tree in self.module.nodes.layout.trees],
         }
         tensors = {"random": self.random.get_state()}
         if with_weights:
             tensors |= {f"module.{name}": value for name, value in self.module.state_dict().items()}
+        if self.mend is not None:
+            mend = self.mend
+            about["mend"] = [mend.removed, mend.split, mend.module.tree.to_json(), mend.loss]
+            tensors |= {f"mend.{name}": value for name, value in mend.module.state_dict().items()}
         return about, tensors
 
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Stand where another run of the same plan stood."""
         self.phase, self.splits, self.work.done = about["phase"], int(about["splits"]), float(about["work"])
+        self.repairs, self.gains = int(about["repairs"]), {int(leaf): float(gain) for leaf, gain in about["gains"]}
         trees = [Tree.from_json(text) for text in about["trees"]]
-        device = next(self.module.parameters()).device
-        self.module = TreeVAEModule(self.module.arch, trees, torch.Generator(), len(trees)).to(device)
-        if weights := below("module.", tensors):
-            self.module.load_state_dict(weights)
+        self.module = self._planted(trees, below("module.", tensors))
+        self.mend = None
+        if about["mend"] is not None:
+            removed, split, tree, loss = about["mend"]
+            before = self._planted([Tree.from_json(tree)], below("mend.", tensors)).eval()
+            self.mend = Mend(int(removed), int(split), before, float(loss))
         self.random.set_state(tensors["random"])
+
+    def _planted(self, trees: Sequence[Tree], weights: dict[str, Tensor]) -> TreeVAEModule:
+        """A module with these trees; without weights, any."""
+        device = next(self.module.parameters()).device
+        module = TreeVAEModule(self.module.arch, trees, torch.Generator(), len(trees)).to(device)
+        if weights:
+            module.load_state_dict(weights)
+        return module
 
 
 class Grove:
@@ -333,91 +470,12 @@ def objective_of(
     samples: Samples,
     views: Views | None = None,
     contrast: str | None = None,
+    compare: bool = False,
 ) -> Objective:
-    """What the runs' tasks minimise with a network that trains them all."""
+    """What the runs' tasks minimise with a network that trains them all, or ``compare`` its candidates by."""
+    parts = [task.parts(len(samples))[compare] for task in tasks]
+    rows = [part for part in parts if part is not None]
     if isinstance(network, TreeVAEModule):
-        return WholeTree(network, samples, views, contrast)
-    return SubtreeOnSubset(
-        [run.module for run in runs],
-        [task.leaf for task in tasks if task.leaf is not None],
-        network,
-        samples,
-        [task.rows for task in tasks if task.rows is not None],
-        views,
-        contrast,
-    )
-
-
-def choose_leaf(module: TreeVAEModule, samples: Samples, plan: Plan, seed: int) -> tuple[int, Tensor] | None:
-    """The leaf to split next and the samples to train its subtree on; None when the tree is finished.
-
-    A leaf counts if it holds ``plan.min_leaf`` of the soft mass. It can be split if it is not on the last level and
-    has a batch of samples with q(leaf | x) >= min(1 / leaves that count, 1/2).
-    """
-    tree = module.tree
-    reach = over(module, samples, module.reach)  # (samples, leaves)
-    n_effective = int((reach.mean(0) >= plan.min_leaf).sum())
-    if n_effective >= plan.n_leaves:
-        return None
-    sure = reach >= min(1 / max(n_effective, 1), 0.5)
-    n_sure = sure.sum(0)
-    score = n_sure if plan.leaf_rule == "samples" else _leaf_losses(module, samples, plan.leaf_rule, seed)
-    for i in torch.argsort(score, descending=True, stable=True).tolist():
-        leaf = tree.leaves[i]
-        if tree.depth(leaf) < module.arch.n_levels - 1 and n_sure[i] >= min(plan.batch_size, len(samples)):
-            return leaf, sure[:, i].nonzero().squeeze(1)
-    return None
-
-
-def _leaf_losses(module: TreeVAEModule, samples: Samples, rule: str, seed: int) -> Tensor:
-    """What each leaf, from left to right, adds to the loss, by reconstruction alone or by the whole ELBO."""
-    nodes, generator = module.nodes, torch.Generator(samples.device).manual_seed(seed)
-
-    def ask(part: Tensor) -> Tensor:
-        found = descent.infer(nodes, module.d(part), descent.noise_for(nodes, len(part), generator))
-        log_px, kl = descent.leaf_terms(nodes, found, part[None])
-        loss = -log_px if rule == "reconstruction" else kl - log_px
-        return (loss * descent.log_reach(nodes, found.logit_q)[nodes.layout.leaf_rows].exp()).T
-
-    return over(module, samples, ask).sum(0)[nodes.layout.shown_leaves]
-
-
-def compare(objective: Objective, samples: Samples, task: Task, plan: Plan) -> CandidatesCompared:
-    """The candidate that is best by the plan's rule, among those that did not collapse."""
-    last = task.stage.kl_weight(task.stage.epochs - 1)
-    losses = evaluate(objective, samples, 1.0 if plan.candidate_rule == "elbo" else last, task.seed)
-    right = objective.right()
-    smaller = torch.minimum(right.mean(1), 1 - right.mean(1))
-    scores = {"confidence": _sureness, "agreement": _agreement}.get(plan.candidate_rule, lambda _: -losses)(right)
-    alive = smaller >= plan.min_share
-    ranked = torch.where(alive, scores, -torch.inf) if alive.any() else scores
-    return CandidatesCompared(
-        task.leaf, tuple(losses.tolist()), tuple(smaller.tolist()), tuple(scores.tolist()), int(ranked.argmax())
-    )
-
-
-def _sureness(right: Tensor) -> Tensor:
-    """How sure each candidate is of its decisions, on average, from 1/2 to 1."""
-    return torch.maximum(right, 1 - right).mean(1)
-
-
-def _agreement(right: Tensor) -> Tensor:
-    """The mean share of the samples that another candidate parts alike, left and right perhaps exchanged."""
-    sides = (right > 0.5).to(right.dtype)
-    same = sides @ sides.T + (1 - sides) @ (1 - sides).T
-    alike = torch.maximum(same, right.shape[1] - same) / right.shape[1]
-    return (alike.sum(1) - 1) / max(len(right) - 1, 1)
-
-
-def prune(module: TreeVAEModule, samples: Samples, least: float) -> Iterator[Event]:
-    """Remove the smallest leaf, again and again, while it wins less than the least share of the samples."""
-    while len(module.tree.leaves) > 1:
-        winners = over(module, samples, lambda part: module.reach(part).argmax(1))
-        counts = torch.bincount(winners, minlength=len(module.tree.leaves))
-        i = int(counts.argmin())
-        if counts[i] >= least * len(samples):
-            return
-        leaf = module.tree.leaves[i]
-        module.prune(leaf)
-        yield LeafPruned(leaf, int(counts[i]) / len(samples))
-        yield TreeChanged(module, module.tree)
+        return WholeTree(network, samples, views, contrast, rows or None)
+    leaves = [task.leaf for task in tasks if task.leaf is not None]
+    return SubtreeOnSubset([run.module for run in runs], leaves, network, samples, rows, views, contrast)

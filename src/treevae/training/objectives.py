@@ -13,8 +13,9 @@ from torch import Tensor
 
 from ..model import contrastive, descent
 from ..model.elbo import ElboTerms
-from ..model.layout import Layout
+from ..model.layout import Layout, NodeKey
 from ..model.module import TreeVAEModule
+from ..model.stack import frozen_row
 from ..model.subtree import FrozenPath, Subtree
 from .samples import Samples, over
 from .views import Views
@@ -62,24 +63,33 @@ class Objective(Protocol):
 
 
 class WholeTree:
-    """All networks of a module, on all samples."""
+    """All networks of a module, on all samples or on some: for each run as many ``rows``."""
 
     n_derived = 0
 
     def __init__(
-        self, module: TreeVAEModule, samples: Samples, views: Views | None = None, contrast: str | None = None
+        self,
+        module: TreeVAEModule,
+        samples: Samples,
+        views: Views | None = None,
+        contrast: str | None = None,
+        rows: Sequence[Tensor] | None = None,
     ) -> None:
         self.network, self._samples, self.views, self.contrast = module, samples, views, contrast
-        self.n_samples = [len(samples)] * module.nodes.layout.n_runs
+        self._rows = None if rows is None else torch.stack(list(rows)).to(samples.device)  # (run, sample)
+        n = len(samples) if self._rows is None else self._rows.shape[1]
+        self.n_samples = [n] * module.nodes.layout.n_runs
         self.noise_rows = _noise_rows(module.nodes.layout, module.arch.latent_dims)
         self._x = samples.x[:0]
+        self._all_held = False
 
     def rows(self, index: Tensor) -> Tensor:
-        """All samples are seen, so these are the same numbers."""
-        return index
+        """The samples ``index`` of the one run; the same numbers where all are seen."""
+        return index if self._rows is None else self._rows[0].to(index.device)[index]
 
     def hold(self, x: Tensor) -> None:
         """Work on these samples."""
+        self._all_held = False
         if self._x.shape == x.shape and self._x is not self._samples.x:
             self._x.copy_(x)  # where a captured step expects them
         else:
@@ -87,16 +97,16 @@ class WholeTree:
 
     def hold_all(self) -> None:
         """Work on all samples, where they are."""
-        self._x = self._samples.x
+        self._x, self._all_held = self._samples.x, True
 
     def look(self, index: Tensor, seeds: Sequence[int]) -> None:
         """Draw the views of some samples."""
         if self.views is not None:
-            self.views.draw(self._x[index], seeds)
+            self.views.draw(self._seen(index), seeds)
 
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The whole ELBO."""
-        x, nodes = self._x[index] if self.views is None else self.views.held, self.network.nodes
+        x, nodes = self._seen(index) if self.views is None else self.views.held, self.network.nodes
         d = self.network.d(x)
         found = descent.infer(nodes, d, noise)
         elbo = descent.elbo(nodes, found, x)
@@ -109,6 +119,10 @@ class WholeTree:
     def right(self) -> Tensor:
         """Of first trees, whose root has two leaves: (tree, sample)."""
         return over(self.network, self._samples, self.network.reach)[:, 1::2].T
+
+    def _seen(self, index: Tensor) -> Tensor:
+        """The samples ``index`` (run, batch) of those held."""
+        return self._x[index if self._rows is None or not self._all_held else self._rows.gather(1, index)]
 
 
 class SubtreeOnSubset:
@@ -140,7 +154,7 @@ class SubtreeOnSubset:
         contrast: str | None = None,
     ) -> None:
         self.network, self._samples, self._modules = subtree, samples, [module.eval() for module in modules]
-        self.views, self.contrast = views, contrast
+        self.views, self.contrast, self._leaves = views, contrast, list(leaves)
         self._all_rows = list(rows)
         self.n_samples = [len(part) for part in rows]
         self._path = FrozenPath([(module.nodes, leaf) for module, leaf in zip(modules, leaves, strict=True)])
@@ -201,6 +215,15 @@ class SubtreeOnSubset:
             return Terms(elbo)
         log_reach = evidence.log_reach.index_select(0, nodes.layout.run_of_trees)  # the roots are the only routers
         return Terms(elbo, _contrast(self.contrast, None, nodes.layout, found.logit_q, log_reach))
+
+    def unsplit(self, index: Tensor, noise: Sequence[Tensor]) -> Tensor:
+        """What the leaf of the one run adds to the loss as it is, before it is split: (1, batch), of samples held."""
+        (module,), (leaf,) = self._modules, self._leaves
+        x, evidence = self._x[self._place[index]], self._path.unpacked(self._packed[index])
+        z = self._path.sample(evidence.heads, noise[: len(evidence.heads)])
+        decoder = frozen_row(*module.nodes.rows()["decoder"][NodeKey(0, leaf)])
+        log_px = module.arch.likelihood_model.log_prob(x, decoder(z), index.new_zeros(1))
+        return -evidence.log_reach.exp() * log_px
 
     @torch.no_grad()
     def right(self) -> Tensor:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..tree import Tree
 
 PAPER_EPOCHS = 150  # of a growth stage; every other length below is given for this one
-LEAF_RULES = ("samples", "reconstruction", "elbo")
-CANDIDATE_RULES = ("loss", "elbo", "confidence", "agreement")
+LEAF_RULES = ("samples", "reconstruction", "elbo", "gain")
+CANDIDATE_RULES = ("loss", "elbo", "held_out", "confidence", "agreement")
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,24 @@ class Plan:
     n_leaves: int = 10
     batch_size: int = 256
     n_init: int = 1  # candidates for the first tree and for every split
-    leaf_rule: str = "samples"
-    candidate_rule: str = (
-        "loss"  # which candidate is kept: the loss as trained, at KL weight 1, sure or usual decisions
-    )
+    leaf_rule: str = "samples"  # which leaf is split: most samples, most loss, or most gain in a trial
+    candidate_rule: str = "loss"  # which is kept: loss as trained, at KL weight 1, on samples held out; sure, usual
+    held_out: float = 0.1  # of the samples, by the candidate rule of this name
+    repairs: int = 0  # times that, once the tree is grown, a leaf may be removed for a better split elsewhere
     contrastive_weight: float = 0.0
     contrastive_loss: str = "both"
     min_share: float = 0.05  # of the samples, for the smaller child: a candidate below this has collapsed
     min_leaf: float = 0.01  # of the samples: a leaf below this does not count, and is pruned at the end
+
+    @property
+    def trial(self) -> Stage:
+        """A tenth of a subtree's stage, to see what a split would gain."""
+        epochs = max(1, round(self.subtree.epochs / 10))
+        last = self.subtree.kl_weight(self.subtree.epochs - 1)
+        drop_after = max(1, round(epochs * self.subtree.drop_after / self.subtree.epochs))
+        return replace(
+            self.subtree, name="trial", epochs=epochs, kl_step=last / epochs, kl_start=0.0, drop_after=drop_after
+        )
 
     @classmethod
     def paper(
@@ -109,6 +119,13 @@ class Work:
             total += plan.subtree.epochs * self.epoch(2 * plan.n_init, share=min(1.0, 1.5 / k))
             if plan.whole is not None and (k - 1) % plan.whole_every == 0:
                 total += plan.whole.epochs * self.epoch(k + 1)
+            if plan.leaf_rule == "gain":
+                total += 2 * plan.trial.epochs * self.epoch(2 * plan.n_init, share=1 / k)
+        if plan.repairs and plan.whole is not None:
+            whole = plan.whole.epochs * self.epoch(n_leaves)
+            trials = plan.trial.epochs * self.epoch(2 * plan.n_init)
+            split = plan.subtree.epochs * self.epoch(2 * plan.n_init, share=1 / n_leaves)
+            total += whole + plan.repairs * (trials + split + whole)
         if plan.final is not None:
             total += plan.final.epochs * self.epoch(n_leaves)
         self._total = total

@@ -1,0 +1,142 @@
+"""The decisions between the stages of growing: which leaf to split, which candidate to keep, what to prune or mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from ..model import descent
+from ..model.module import TreeVAEModule
+from .events import CandidatesCompared, Event, LeafPruned, TreeChanged
+from .loop import evaluate, mean_over
+from .objectives import Objective, SubtreeOnSubset, WholeTree
+from .plan import Plan, Stage
+from .samples import Samples, over
+
+
+def splittable(module: TreeVAEModule, samples: Samples, plan: Plan) -> tuple[int, dict[int, Tensor]]:
+    """How many leaves count, and those that can be split, each with the samples to train its subtree on, largest first.
+
+    A leaf counts if it holds ``plan.min_leaf`` of the soft mass. It can be split if it is not on the last level and
+    has a batch of samples with q(leaf | x) >= min(1 / leaves that count, 1/2).
+    """
+    tree = module.tree
+    reach = over(module, samples, module.reach)  # (samples, leaves)
+    n_effective = int((reach.mean(0) >= plan.min_leaf).sum())
+    sure = reach >= min(1 / max(n_effective, 1), 0.5)
+    n_sure, least = sure.sum(0), min(plan.batch_size, len(samples))
+    by_size = torch.argsort(n_sure, descending=True, stable=True).tolist()
+    return n_effective, {
+        tree.leaves[i]: sure[:, i].nonzero().squeeze(1)
+        for i in by_size
+        if tree.depth(tree.leaves[i]) < module.arch.n_levels - 1 and n_sure[i] >= least
+    }
+
+
+def best_leaf(module: TreeVAEModule, samples: Samples, leaves: Mapping[int, Tensor], rule: str, seed: int) -> int:
+    """The leaf to split next, out of those that can be split, by any rule that needs no trial."""
+    if rule == "samples":
+        return next(iter(leaves))
+    losses = dict(zip(module.tree.leaves, _leaf_losses(module, samples, rule, seed).tolist(), strict=True))
+    return max(leaves, key=losses.__getitem__)
+
+
+def _leaf_losses(module: TreeVAEModule, samples: Samples, rule: str, seed: int) -> Tensor:
+    """What each leaf, from left to right, adds to the loss, by reconstruction alone or by the whole ELBO."""
+    nodes, generator = module.nodes, torch.Generator(samples.device).manual_seed(seed)
+
+    def ask(part: Tensor) -> Tensor:
+        found = descent.infer(nodes, module.d(part), descent.noise_for(nodes, len(part), generator))
+        log_px, kl = descent.leaf_terms(nodes, found, part[None])
+        loss = -log_px if rule == "reconstruction" else kl - log_px
+        return (loss * descent.log_reach(nodes, found.logit_q)[nodes.layout.leaf_rows].exp()).T
+
+    return over(module, samples, ask).sum(0)[nodes.layout.shown_leaves]
+
+
+# -- candidates -------------------------------------------------------------------------------------------------------
+
+
+def compare(
+    objective: Objective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
+) -> CandidatesCompared:
+    """The candidate that is best by the plan's rule on the objective's samples, among those that did not collapse."""
+    weight = 1.0 if plan.candidate_rule in ("elbo", "held_out") else stage.kl_weight(stage.epochs - 1)
+    losses = evaluate(objective, samples, weight, seed)
+    right = objective.right()
+    smaller = torch.minimum(right.mean(1), 1 - right.mean(1))
+    scores = {"confidence": _sureness, "agreement": _agreement}.get(plan.candidate_rule, lambda _: -losses)(right)
+    alive = smaller >= plan.min_share
+    ranked = torch.where(alive, scores, -torch.inf) if alive.any() else scores
+    return CandidatesCompared(
+        leaf, tuple(losses.tolist()), tuple(smaller.tolist()), tuple(scores.tolist()), int(ranked.argmax())
+    )
+
+
+def _sureness(right: Tensor) -> Tensor:
+    """How sure each candidate is of its decisions, on average, from 1/2 to 1."""
+    return torch.maximum(right, 1 - right).mean(1)
+
+
+def _agreement(right: Tensor) -> Tensor:
+    """The mean share of the samples that another candidate parts alike, left and right perhaps exchanged."""
+    sides = (right > 0.5).to(right.dtype)
+    same = sides @ sides.T + (1 - sides) @ (1 - sides).T
+    alike = torch.maximum(same, right.shape[1] - same) / right.shape[1]
+    return (alike.sum(1) - 1) / max(len(right) - 1, 1)
+
+
+# -- gains and costs, in nats per training sample ---------------------------------------------------------------------
+
+
+def split_gain(objective: SubtreeOnSubset, samples: Samples, kl_weight: float, seed: int) -> float:
+    """How much the loss of all samples falls when a leaf is replaced by the best of its trained subtrees."""
+    after = evaluate(objective, samples, kl_weight, seed).min()
+    before = mean_over(objective, samples, seed, objective.unsplit)[0]
+    return float(before - after) * objective.n_samples[0] / len(samples)
+
+
+def tree_loss(module: TreeVAEModule, samples: Samples, kl_weight: float, seed: int) -> float:
+    """The mean loss of a whole tree."""
+    return float(evaluate(WholeTree(module, samples), samples, kl_weight, seed)[0])
+
+
+def removal_costs(module: TreeVAEModule, samples: Samples, kl_weight: float, seed: int) -> dict[int, float]:
+    """For each leaf whose sibling is a leaf: how much the loss rises when the sibling takes its samples, untrained."""
+    tree, loss = module.tree, tree_loss(module, samples, kl_weight, seed)
+    costs = {}
+    for parent in (node for level in tree.levels for node in level):
+        children = tree.children(parent)
+        if len(children) == 2 and all(tree.is_leaf(child) for child in children):
+            for leaf in children:
+                without = TreeVAEModule.of([(module, 0)])
+                without.prune(leaf)
+                costs[leaf] = tree_loss(without, samples, kl_weight, seed) - loss
+    return costs
+
+
+def best_mend(module: TreeVAEModule, gains: Mapping[int, float], costs: Mapping[int, float]) -> tuple[int, int] | None:
+    """The leaf to remove and the leaf to split instead that gain most together; None when nothing gains."""
+    tree, best, choice = module.tree, 0.0, None
+    for removed, cost in costs.items():
+        siblings = tree.children(tree.path(removed)[-2])
+        for split, gain in gains.items():
+            if split not in siblings and gain - cost > best:
+                best, choice = gain - cost, (removed, split)
+    return choice
+
+
+def prune(module: TreeVAEModule, samples: Samples, least: float) -> Iterator[Event]:
+    """Remove the smallest leaf, again and again, while it wins less than the least share of the samples."""
+    while len(module.tree.leaves) > 1:
+        winners = over(module, samples, lambda part: module.reach(part).argmax(1))
+        counts = torch.bincount(winners, minlength=len(module.tree.leaves))
+        i = int(counts.argmin())
+        if counts[i] >= least * len(samples):
+            return
+        leaf = module.tree.leaves[i]
+        module.prune(leaf)
+        yield LeafPruned(leaf, int(counts[i]) / len(samples))
+        yield TreeChanged(module, module.tree)
