@@ -1,0 +1,51 @@
+// Colours that all eyes tell apart: blue to teal for one end of the tree, yellow to purple for the other, neighbours in the
+// tree being neighbours in colour. Classes have no order and take a scheme of their own.
+
+const RAMPS = {
+  light: ["#22387f", "#2f6fc4", "#3aa0c9", "#7cc3b4", "#e3b93c", "#e1823a", "#c8453d", "#8a2b63"],
+  dark: ["#6f86e0", "#4f9be8", "#52bede", "#8fd9c4", "#f0cf62", "#f09b55", "#e8675d", "#c86aa4"],
+};
+const CLASSES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c1a", "#7a5ca8", "#7f7f7f", "#a6532b"];
+
+export function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+// n colours in the order of the tree.
+export function ramp(n) {
+  const stops = RAMPS[isDark() ? "dark" : "light"];
+  const scale = d3.piecewise(d3.interpolateLab, stops);
+  return d3.range(n).map((i) => scale(n === 1 ? 0.15 : i / (n - 1)));
+}
+
+export function classColour(i) {
+  const base = d3.lab(CLASSES[i % CLASSES.length]);
+  const turn = Math.floor(i / CLASSES.length);
+  base.l += (isDark() ? 8 : 0) + (turn % 2 ? 16 : -16) * Math.ceil(turn / 2);
+  return base.formatHex();
+}
+
+// The colour of every node when these groups are shown: nodes below a group have the group's, nodes above a mean.
+export function nodeColours(bundle, groups) {
+  const colours = new Map();
+  const paint = (id, colour) => {
+    colours.set(id, colour);
+    for (const child of bundle.node.get(id).children) paint(child, colour);
+  };
+  ramp(groups.length).forEach((colour, i) => paint(groups[i], colour));
+  const mix = (id) => {
+    if (colours.has(id)) return colours.get(id);
+    const below = bundle.node.get(id).children.map((child) => d3.lab(mix(child)));
+    const colour = d3.lab(d3.mean(below, (c) => c.l), d3.mean(below, (c) => c.a), d3.mean(below, (c) => c.b));
+    colours.set(id, colour.formatRgb());
+    return colours.get(id);
+  };
+  mix(bundle.nodes.find((node) => node.parent === null).id);
+  return colours;
+}
+
+// Black or white, whichever is easier to read on a colour.
+export function ink(colour) {
+  return d3.lab(colour).l > 62 ? "#10131a" : "#ffffff";
+}
