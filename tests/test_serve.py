@@ -161,7 +161,8 @@ def test_the_way_between_two_samples_ends_at_both(client, model):
     answer = client.post("/api/interpolate", json={"a": 2, "b": 8, "steps": 5}).json()
     assert len(answer["frames"]) == 5
     pair = X[[2, 8]]  # all samples are shown, in their order
-    for frame, cluster, image in zip((answer["frames"][0], answer["frames"][-1]), model.predict(pair), model.reconstruct(pair), strict=True):  # fmt: skip
+    ends = answer["frames"][0], answer["frames"][-1]
+    for frame, cluster, image in zip(ends, model.predict(pair), model.reconstruct(pair), strict=True):
         assert frame["cluster"] == cluster
         assert np.abs(pixels(frame["picture"]).astype(int) - as_bytes(image)).max() <= 1  # of 255
 
@@ -263,7 +264,7 @@ def test_every_answer_has_safe_headers(client):
         ("place", {"row": [2.0] * 64}, "row: X holds pixels from 2 to 2"),
         ("place", {"row": [None] * 64}, "row.0: None is not allowed"),
         ("place", {"row": "abc"}, "row: 'abc' is not allowed"),
-        ("place", {"text": "hello"}, "text: this model does not know"),
+        ("place", {"text": "hello"}, "text: the model does not know"),
         ("interpolate", {"a": 0, "b": 400}, "b: there is no sample 400"),
         ("interpolate", {"a": 0, "b": 1, "steps": 17}, "steps: 17 is not allowed"),
         ("interpolate", {"a": 0, "b": 1, "steps": 1}, "steps: 1 is not allowed"),
@@ -275,9 +276,17 @@ def test_a_refusal_names_the_field_its_value_and_what_is_allowed(client, path, b
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"node": NaN}', b'{"node": ' + b"1" * 5000 + b"}", b'{"text": "\\ud800"}', b"null"],
-    ids=["empty", "open", "no text", "deep", "NaN", "long number", "half character", "null"],
-)  # fmt: skip
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="open"),
+        pytest.param(b"\xff\xfe", id="no text"),
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(b'{"node": NaN}', id="NaN"),
+        pytest.param(b'{"node": ' + b"1" * 5000 + b"}", id="long number"),
+        pytest.param(b'{"text": "\\ud800"}', id="half character"),
+        pytest.param(b"null", id="null"),
+    ],
+)
 @pytest.mark.parametrize("path", ["generate", "place"])
 def test_a_broken_body_is_refused(client, path, body):
     answer = client.post(f"/api/{path}", content=body, headers={"content-type": "application/json"})
@@ -295,7 +304,6 @@ def test_numbers_beyond_the_models_range_are_refused(table):
 def test_other_types_of_body_are_refused(client):
     assert client.post("/api/walk", content=b"{}", headers={"content-type": "text/plain"}).status_code == 422
     assert "multipart/form-data" in error_of(client.post("/api/place/image", content=b"x"), 415)
-    assert "image: it is missing" in error_of(client.post("/api/place/image", files={"picture": b"x"}), 422) or True
 
 
 def test_forms_hold_one_picture(client):
@@ -303,7 +311,8 @@ def test_forms_hold_one_picture(client):
     post = client.post
     assert "picture: there is no such field" in error_of(post("/api/place/image", files={"picture": good}), 422)
     assert "image: it is missing" in error_of(post("/api/place/image", files={"image": (None, "text")}), 422)
-    assert "invert: 'maybe' is not allowed" in error_of(post("/api/place/image", files={"image": good}, data={"invert": "maybe"}), 422)  # fmt: skip
+    odd = post("/api/place/image", files={"image": good}, data={"invert": "maybe"})
+    assert "invert: 'maybe' is not allowed" in error_of(odd, 422)
     two = post("/api/place/image", files=[("image", good), ("image", good)])
     assert "Too many files" in error_of(two, 400)
     boundary = {"content-type": "multipart/form-data"}
@@ -320,7 +329,6 @@ def test_there_are_no_other_paths(client):
         "/static/x",
         "/..%2f..%2fetc/passwd",
         "/%00",
-        "//etc",
     ):
         assert "there is nothing at" in error_of(client.get(path), 404), path
     for method in ("PUT", "DELETE", "PATCH", "TRACE", "OPTIONS"):
@@ -342,8 +350,14 @@ def test_pictures_of_all_kinds_are_read(client, form, shape):
 
 @pytest.mark.parametrize(
     ("samples", "channels"),
-    [(np.zeros((2, 6, 9)), 1), (np.zeros((2, 6, 9, 3)), 3), (np.zeros((2, 3, 6, 9)), 3), (np.zeros((2, 1, 6, 9)), 1), (np.zeros((2, 6, 9, 4)), 4)],
-)  # fmt: skip
+    [
+        (np.zeros((2, 6, 9)), 1),
+        (np.zeros((2, 6, 9, 3)), 3),
+        (np.zeros((2, 3, 6, 9)), 3),
+        (np.zeros((2, 1, 6, 9)), 1),
+        (np.zeros((2, 6, 9, 4)), 4),
+    ],
+)
 def test_a_picture_takes_the_form_of_the_samples(samples, channels):
     from treevae.data.arrays import InputForm
 
@@ -404,8 +418,11 @@ def test_this_machine_is_known_by_its_own_names(client, host):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "192.168.0.7:8000", "localhost:8000@evil", "", "127.0.0.1:x", "[::1", "0x7f000001", "localhost."],
-)  # fmt: skip
+    [
+        *("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "192.168.0.7:8000", "localhost:8000@evil"),
+        *("", "127.0.0.1:x", "[::1", "0x7f000001", "localhost."),
+    ],
+)
 def test_other_hosts_are_refused(client, host):
     error_of(client.get("/api/status", headers={"host": host}), 421)
 
@@ -505,16 +522,16 @@ def test_jobs_are_given_up_when_they_wait_too_long_or_for_nobody():
     blocker = workers._pool.submit(held.wait)
     ran = []
     with pytest.raises(BusyError):
-        asyncio.run(workers.run(lambda: ran.append("late"), _never()))
+        asyncio.run(workers.run(lambda: ran.append("late"), _never))
     with pytest.raises(ClientGoneError):
-        asyncio.run(workers.run(lambda: ran.append("gone"), _at_once()))
+        asyncio.run(workers.run(lambda: ran.append("gone"), _at_once))
     held.set()
     blocker.result(5)
-    assert asyncio.run(workers.run(lambda: "answer", _never())) == "answer"  # and the line has room again
-    assert asyncio.run(workers.run(lambda: "again", _never())) == "again"
+    assert asyncio.run(workers.run(lambda: "answer", _never)) == "answer"  # and the line has room again
+    assert asyncio.run(workers.run(lambda: "again", _never)) == "again"
     assert ran == []
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(workers.run(lambda: 1 / 0, _never()))
+        asyncio.run(workers.run(lambda: 1 / 0, _never))
 
 
 def test_a_fault_inside_is_told_without_its_traceback(ready, monkeypatch):
@@ -540,7 +557,7 @@ def test_long_bodies_are_refused(client):
 
 
 @contextmanager
-def running(app: Guard) -> Iterator[tuple[str, int]]:
+def running(app: Guard) -> Iterator[tuple[tuple[str, int], uvicorn.Server]]:
     """A real server on a free port, in a thread."""
     bound = bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, **connection.settings()))
@@ -549,7 +566,7 @@ def running(app: Guard) -> Iterator[tuple[str, int]]:
     while not server.started:
         time.sleep(0.01)
     try:
-        yield bound.getsockname()[:2]
+        yield bound.getsockname()[:2], server
     finally:
         server.should_exit = True
         thread.join(10)
@@ -580,7 +597,7 @@ def test_broken_and_slow_clients_end_and_hinder_nobody(ready, monkeypatch):
     monkeypatch.setattr(connection, "LOOK_EVERY", 0.2)
     door = Door("127.0.0.1", body_seconds=1.0)
     workers = Workers(1)
-    with running(create_app(Site(ready, ready.status), workers, door)) as address:
+    with running(create_app(Site(ready, ready.status), workers, door)) as (address, server):
         url = f"http://{address[0]}:{address[1]}"
         silent = [socket.create_connection(address) for _ in range(20)]  # say nothing
         for client in silent[:10]:
@@ -600,15 +617,17 @@ def test_broken_and_slow_clients_end_and_hinder_nobody(ready, monkeypatch):
             b"GET / HTTP/9.9\r\n\r\n",
             b"GET / HTTP/1.1\r\n\r\n",
             b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nhost: evil\r\n\r\n",
-            b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"y" * 70_000 + b"\r\n\r\n",
+            b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\nx: " + b"y" * 70_000 + b"\r\n\r\n",
             b"GET http://evil.example/ HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n",
             b"GET /../../etc/passwd HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n",
+            b"GET //etc/passwd HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n",
             HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}",
             HEAD + b"content-length: -1\r\n\r\n{}",
             HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n",
         ):
             answer = exchange(address, wrong)
-            assert not answer or answer.split(b" ")[1][:1] == b"4", (wrong[:60], answer[:60])
+            refused = not answer or answer.split(b" ")[1].startswith(b"4")
+            assert refused, (wrong[:60], answer[:60])
         with socket.create_connection(address) as client:  # one that leaves in the middle
             client.sendall(HEAD + b"content-length: 100\r\n\r\n{")
         assert httpx.post(f"{url}/api/walk", json={}).status_code == 200
@@ -616,18 +635,18 @@ def test_broken_and_slow_clients_end_and_hinder_nobody(ready, monkeypatch):
             client.settimeout(5)
             assert not client.recv(100)  # closed
             client.close()
+        deadline = time.monotonic() + 5
+        while server.server_state.connections and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not server.server_state.connections  # those who read nothing were left, too
         for client in unread:
-            client.settimeout(5)
-            with pytest.raises(ConnectionError):
-                while client.recv(1):  # what lay in the system's buffers, and then the end
-                    pass
             client.close()
         assert door.held == 0
 
 
 def test_there_are_only_so_many_connections(ready, monkeypatch):
     monkeypatch.setattr(connection, "MOST_CONNECTIONS", 3)
-    with running(create_app(Site(ready, ready.status), Workers(1), Door("127.0.0.1"))) as address:
+    with running(create_app(Site(ready, ready.status), Workers(1), Door("127.0.0.1"))) as (address, _):
         held = [socket.create_connection(address) for _ in range(3)]
         time.sleep(0.1)
         full = exchange(address)
@@ -647,10 +666,9 @@ def test_bodies_are_bounded_all_together(client, monkeypatch):
 
 
 def test_two_servers_do_not_hinder_each_other_and_end_quietly(app, capfd):
-    with running(app) as address:
-        with ThreadPoolExecutor(4) as pool:
-            url = f"http://{address[0]}:{address[1]}/api/walk"
-            assert {one.status_code for one in pool.map(lambda i: httpx.post(url, json={"seed": i}), range(8))} == {200}
+    with running(app) as (address, _), ThreadPoolExecutor(4) as pool:
+        url = f"http://{address[0]}:{address[1]}/api/walk"
+        assert {one.status_code for one in pool.map(lambda i: httpx.post(url, json={"seed": i}), range(8))} == {200}
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -659,9 +677,8 @@ def test_two_servers_do_not_hinder_each_other_and_end_quietly(app, capfd):
 
 def test_every_call_is_described(client):
     described = client.get("/api/openapi.json").json()
-    assert set(described["paths"]) == {
-        "/api/bundle", "/api/status", "/api/generate", "/api/walk", "/api/place", "/api/place/image", "/api/interpolate",
-    }  # fmt: skip
+    calls = ("bundle", "status", "generate", "walk", "place", "place/image", "interpolate")
+    assert set(described["paths"]) == {f"/api/{call}" for call in calls}
     for path, methods in described["paths"].items():
         for call in methods.values():
             assert call["description"], path
@@ -694,9 +711,10 @@ def test_a_run_is_watched_while_it_trains(training):
     from treevae import fitting
     from treevae.training.runfolder import STATES
 
-    folder, site, watch, client = training
+    folder, _, watch, client = training
     watch.look()
-    assert client.get("/api/status").json() == {"state": "training", "title": "digits", "growing": {"progress": 0.0, "seconds": 0.0, "saves": 0, "losses": [], "stages": []}}  # fmt: skip
+    nothing_yet = {"progress": 0.0, "seconds": 0.0, "saves": 0, "losses": [], "stages": []}
+    assert client.get("/api/status").json() == {"state": "training", "title": "digits", "growing": nothing_yet}
     seen = []
 
     def spy(self, about, tensors):
@@ -709,7 +727,7 @@ def test_a_run_is_watched_while_it_trains(training):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "SHARE", 1.0)
         patch.setattr(fitting.RunFolder, "save", spy)
-        grown = TreeVAE(n_leaves=3, max_depth=2, epochs=2, network="mlp", hidden_dim=16, random_state=0).fit(
+        grown = TreeVAE(n_leaves=3, max_depth=2, epochs=6, network="mlp", hidden_dim=16, random_state=0).fit(
             X, checkpoint=folder, save_every=0
         )
     assert [one["growing"]["saves"] for one in seen] == list(range(1, len(seen) + 1))

@@ -139,7 +139,7 @@ class Explorer:
     def _of_text(self, text: str) -> np.ndarray:
         if self._vectorize is None:
             raise RefusedError(
-                "text: this model does not know how its training data were made from texts; send row or an image instead"
+                "text: the model does not know how its training data were made from texts; send row or an image instead"
             )
         counted = self._vectorize([text])
         if not counted.any():
@@ -154,8 +154,8 @@ class Explorer:
             raise RefusedError(f"{field}: {error}") from error
         if not np.isfinite(chance).all():
             raise RefusedError(
-                f"{field}: numbers as large as {np.abs(x).max():g} are beyond what the model can take; give them in the "
-                "units of the training data"
+                f"{field}: numbers as large as {np.abs(x).max():g} are beyond what the model can take; give them in "
+                "the units of the training data"
             )
         k = int(chance.argmax())
         leaf = self.tree.leaves[k]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -84,7 +85,7 @@ def create_app(site: Site, workers: Workers, door: Door) -> Guard:
     app.add_exception_handler(Exception, _failed)
     _add_pages(app, site)
     _add_calls(app, site, workers)
-    return Guard(app, door)  # type: ignore[arg-type]
+    return Guard(app, door)
 
 
 def _add_pages(app: FastAPI, site: Site) -> None:
@@ -113,7 +114,9 @@ def _add_calls(app: FastAPI, site: Site, workers: Workers) -> None:
             return _failure(409, still_training(site))
         explorer = site.ready.explorer
         try:
-            body = await workers.run(lambda: ask(explorer).model_dump_json(exclude_none=True).encode(), _gone(request))
+            body = await workers.run(
+                lambda: ask(explorer).model_dump_json(exclude_none=True).encode(), partial(_gone, request)
+            )
         except (RefusedError, PictureError) as error:
             return _failure(422, str(error))
         except BusyError:

@@ -1,7 +1,7 @@
 """uvicorn's HTTP connection, with patience that ends.
 
-uvicorn waits for ever for a request that was begun and for a reader of its answer. Here a connection that has no request
-under way, or whose client takes no bytes, is closed after some seconds; and there are only so many connections.
+uvicorn waits for ever for a request that was begun and for a reader of its answer. Here a connection that has no
+request under way, or whose client takes no bytes, is closed after some seconds; and there are only so many.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def settings() -> dict[str, Any]:
         "ws": "none",
         "lifespan": "off",
         "access_log": False,
-        "log_level": "warning",
+        "log_level": "error",  # what clients do wrong is told to them
         "server_header": False,
         "proxy_headers": False,
         "timeout_keep_alive": 5,

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import re
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -25,12 +26,14 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
+HEADER_BYTES = 1 << 15
 JSON_BYTES = 1 << 20  # of a body, but for uploads
 UPLOADS = "/api/place/image"
 BODY_SECONDS = 20.0  # that a body may take to arrive
 HELD_BYTES = 128 << 20  # of all bodies that are arriving or waiting
 DISCARDED = 64 << 20  # bytes read beyond the limit, so that a client that is still sending can read the answer
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+HOST = re.compile(r"(\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\s:\[\]@/]+))(:[0-9]{1,5})?")
 LOCAL_NAMES = ("localhost", "localhost.localdomain")
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -77,14 +80,10 @@ class Door:
         A page of another site can point a name of its own at this address (DNS rebinding), and its requests then carry
         that name. They cannot carry an address in numbers.
         """
-        name = host.lower()
-        if name.startswith("["):
-            name, _, port = name[1:].partition("]")
-            port = port.removeprefix(":")
-        else:
-            name, _, port = name.partition(":")
-        if port and not port.isdigit():
+        found = HOST.fullmatch(host.lower())
+        if found is None:
             return False
+        name = found["v6"] or found["name"]
         if name in LOCAL_NAMES or name in self.names:
             return True
         try:
@@ -95,6 +94,8 @@ class Door:
 
     def check(self, scope: Message, headers: Headers, cookie: str) -> None:
         """Raise unless the request may come in."""
+        if sum(len(name) + len(value) for name, value in headers.raw) > HEADER_BYTES:
+            raise ClosedDoorError(431, f"the headers have more than {HEADER_BYTES:,} bytes", {"connection": "close"})
         host = headers.get("host", "")
         if not self.allows(host):
             raise ClosedDoorError(421, f"Host: {host[:100]!r} is not this server; open the address that it printed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ class ClientGoneError(Exception):
 class Workers:
     """Runs jobs in threads, so that a slow one never stops the server from answering others.
 
-    Every thread computes alone (torch uses one thread in it), so that an answer does not depend on how many run at once.
+    Every thread computes alone (torch uses one thread in it), so that answers do not depend on how many run at once.
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ class Workers:
         self._room = threading.Semaphore(threads + waiting)
         self._pool = ThreadPoolExecutor(threads, "treevae-explore", initializer=torch.set_num_threads, initargs=(1,))
 
-    async def run(self, job: Callable[[], T], gone: Awaitable[Any]) -> T:
+    async def run(self, job: Callable[[], T], gone: Callable[[], Coroutine[Any, Any, None]]) -> T:
         """What the job returns.
 
-        ``gone`` ends when nobody waits for the answer any more; the job is then taken out of the line.
+        What ``gone`` returns ends when nobody waits for the answer any more; the job is then taken out of the line.
 
         Raises
         ------
@@ -62,10 +62,11 @@ class Workers:
             raise BusyError
         future = self._pool.submit(job)
         future.add_done_callback(lambda _: self._room.release())
-        left = asyncio.ensure_future(gone)
+        left = asyncio.ensure_future(gone())
         answer = asyncio.wrap_future(future)
+        both: set[asyncio.Future[Any]] = {answer, left}
         try:
-            done, _ = await asyncio.wait({answer, left}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(both, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
             if answer in done:
                 return answer.result()
             raise ClientGoneError if left in done else BusyError

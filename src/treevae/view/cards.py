@@ -36,9 +36,7 @@ def feature_cards(
     for row in rows:
         z = np.divide(row - mean, spread, out=np.zeros_like(spread), where=spread > 0)
         order = range(len(z)) if len(z) <= n else np.sort(np.argsort(-np.abs(z), kind="stable")[:n])
-        cards.append(
-            [{"name": short(names[i]), "value": _rounded(row[i]), "z": round(float(z[i]), 2)} for i in order]
-        )
+        cards.append([{"name": short(names[i]), "value": _rounded(row[i]), "z": round(float(z[i]), 2)} for i in order])
     return cards
 
 

@@ -136,8 +136,10 @@ def snapshot(
     samples = _Samples.of(model, X, names, kind)
     classes = None if y is None else _Classes(named_classes(y, class_names, samples.n), class_names)
     facts = _Facts(model, samples, classes, random_state, _map_method(map_method))
-    about = None if attributes is None else attribute_rows(
-        facts.tree, facts.standing.labels, attributes, list(attribute_names or ()), ROWS_OF_SPLIT
+    about = (
+        None
+        if attributes is None
+        else attribute_rows(facts.tree, facts.standing.labels, attributes, list(attribute_names or ()), ROWS_OF_SPLIT)
     )
     amounts = Amounts()
     while True:
@@ -308,7 +310,9 @@ class _Facts:
             shown[row] = None
         return sorted(shown)
 
-    def bundle(self, amounts: Amounts, title: str, attributes: dict[int, list[dict[str, Any]]] | None) -> dict[str, Any]:
+    def bundle(
+        self, amounts: Amounts, title: str, attributes: dict[int, list[dict[str, Any]]] | None
+    ) -> dict[str, Any]:
         """The bundle with so much in it."""
         samples, form = self.samples, self.samples.form
         shown = self._shown(amounts)
@@ -404,7 +408,9 @@ class _Facts:
         if node not in self.means:
             return None
         left, right = (self.samples.pixels(mean[None])[0] for mean in self.means[node])
-        numbers = sprites.add(np.stack([left[..., :3], right[..., :3], difference_image(left[..., :3], right[..., :3])]))
+        numbers = sprites.add(
+            np.stack([left[..., :3], right[..., :3], difference_image(left[..., :3], right[..., :3])])
+        )
         return {"kind": "images", **dict(zip(("left", "right", "difference"), numbers, strict=True))}
 
     def _label_mix(self, node: int) -> list[int] | None:
