@@ -8,24 +8,14 @@ import { MapView } from "./map.js";
 import { PanelView } from "./panel.js";
 import { installSheets } from "./pictures.js";
 import { listenToKeys } from "./keys.js";
-import { watch } from "./live.js";
 
-let undo = () => {};
-
-function show(data) {
-  undo();
-  const bundle = new Bundle(data);
-  const state = new State(bundle);
-  installSheets(bundle);
-  new HeaderView(bundle, state);
-  const tree = new TreeView(bundle, state);
-  const panel = new PanelView(bundle, state);
-  new MapView(bundle, state);
-  undo = listenToKeys(bundle, state, tree, panel);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => state.tell("tree"));
-  document.documentElement.dataset.ready = "yes";
-}
-
-const given = JSON.parse(document.getElementById("bundle").textContent);
-show(given);
-watch(given, show);
+const bundle = new Bundle(JSON.parse(document.getElementById("bundle").textContent));
+const state = new State(bundle);
+installSheets(bundle);
+new HeaderView(bundle, state);
+const tree = new TreeView(bundle, state);
+const panel = new PanelView(bundle, state);
+new MapView(bundle, state);
+listenToKeys(bundle, state, tree, panel);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => state.tell("tree"));
+document.documentElement.dataset.ready = "yes";
