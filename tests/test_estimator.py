@@ -279,6 +279,7 @@ def test_samples_of_a_node_are_those_of_its_leaves(grey):
     np.testing.assert_array_equal(
         grey.sample(5, node=first, random_state=3), grey.sample(5, leaf=grey.tree_.leaves.index(first), random_state=3)
     )
+    np.testing.assert_array_equal(grey.sample(5, node=0, random_state=3), grey.sample(5, random_state=3))
     means = {leaf: grey.sample(1, node=leaf, temperature=0)[0] for leaf in grey.tree_.leaves}
     cold = grey.sample(40, node=1, temperature=0, random_state=0)  # at temperature 0 a leaf has one sample only
     gaps = np.array([[np.abs(one - means[leaf]).max() for leaf in (3, 4, last)] for one in cold])

@@ -15,9 +15,12 @@ from contextlib import contextmanager
 import httpx
 import numpy as np
 import pytest
+import schemathesis
 import uvicorn
 from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
 from PIL import Image
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from treevae import Tree, TreeVAE
 from treevae.data import load
@@ -689,6 +692,36 @@ def test_every_call_is_described(client):
     for name in ("Generate", "Walk", "Place", "Interpolate"):
         assert described["components"]["schemas"][name]["examples"]
     assert client.get("/docs").status_code == 404  # its scripts would come from the network
+
+
+CALLED = ("GET /api/bundle", "GET /api/status", "POST /api/generate", "POST /api/walk", "POST /api/place")
+CALLED += ("POST /api/place/image", "POST /api/interpolate")
+
+
+@pytest.fixture(scope="module")
+def described(ready) -> dict[str, schemathesis.APIOperation]:
+    """The calls as schemathesis reads them from the description."""
+    app = create_app(Site(ready, ready.status), Workers(1), Door("127.0.0.1", names=frozenset({"testserver"})))
+    schema = schemathesis.openapi.from_asgi("/api/openapi.json", app)
+    return {found.ok().label: found.ok() for found in schema.get_all_operations()}
+
+
+@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("name", CALLED)
+def test_calls_keep_to_their_description(described, name, mode):
+    """Answers have the documented form and status, and what the description forbids is refused."""
+    call = described[name]
+    if mode is schemathesis.GenerationMode.NEGATIVE and name.startswith("GET"):
+        pytest.skip("there is nothing in it that could be wrong")
+
+    @settings(max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(case=call.as_strategy(generation_mode=mode))
+    def ask(case: schemathesis.Case) -> None:
+        # a number of a node or a sample may be in the described range and yet not be in this tree
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    assert set(described) == set(CALLED)
+    ask()
 
 
 # -- watching a run -----------------------------------------------------------------------------------------------

@@ -119,6 +119,7 @@ class TreeVAEModule(nn.Module):
         if n > GENERATE_BLOCK:
             sizes = [min(GENERATE_BLOCK, n - done) for done in range(0, n, GENERATE_BLOCK)]
             return torch.cat([self.generate(size, generator, node, temperature) for size in sizes])
+        node = None if node == 0 else node  # every draw passes through the root
         layout, draws = self.nodes.layout, n if node is None else 64 * n
         noise = [temperature * level for level in descent.noise_for(self.nodes, draws, generator)]
         z = descent.generate(self.nodes, noise)
@@ -137,9 +138,10 @@ class TreeVAEModule(nn.Module):
         else:
             where = torch.multinomial(at_leaves[:, taken].softmax(0).T, 1, generator=generator).squeeze(1)
         result = torch.empty(n, math.prod(self.arch.input_shape), device=log_reach.device, dtype=log_reach.dtype)
+        decoders = self.nodes.rows()["decoder"]
         for i in where.unique().tolist():
             rows, key = (where == i).nonzero().squeeze(1), layout.leaves[i]
-            decoder = frozen_row(*self.nodes.rows()["decoder"][key])
+            decoder = frozen_row(*decoders[key])
             result[rows] = self.arch.likelihood_model.mean(decoder(self._z_of(z, key.node)[:, taken[rows]]))[0]
         return result
 

@@ -120,7 +120,7 @@ class Shown(Share):
 class Walked(BaseModel):
     """What every leaf makes of one sample, or of one draw of the root."""
 
-    sample: int | None
+    sample: int | None = None
     seed: int
     leaves: list[Shown]
 

@@ -14,12 +14,18 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..view.report import page
 from .answers import Explorer
 from .messages import Status
 from .watching import finished, look, shape_of
+
+if TYPE_CHECKING:
+    from ..estimator import TreeVAE
+    from ..subject import Subject
 
 LOOK_EVERY = 1.0  # seconds between two looks at a run in training
 INLINE = re.compile(r"<script(?: type=\"module\")?>(.*?)</script>", re.DOTALL)
@@ -61,6 +67,12 @@ class Ready:
     page: Packed
     bundle: Packed
     status: Status
+
+    @classmethod
+    def of_subject(cls, model: TreeVAE, subject: Subject) -> Ready:
+        """The page of a model and the samples it is shown with."""
+        bundle = subject.snapshot(model).bundle
+        return cls.of(Explorer(model, np.asarray(subject.X), bundle, subject.names, subject.vectorize), bundle)
 
     @classmethod
     def of(cls, explorer: Explorer, bundle: dict[str, Any]) -> Ready:
