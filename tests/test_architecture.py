@@ -19,12 +19,24 @@ MAY_USE = {
     "recipes": set(),
     "estimator": {"tree", "model", "training", "fitting", "data", "recipes"},
     "baselines": {"tree", "model", "training", "progress", "data", "estimator"},
-    "view": {"tree", "data", "estimator"},
+    "view": {"tree", "data", "metrics", "model", "estimator"},
     "plot": {"view"},
     "experiments": {"tree", "data", "metrics", "model", "training", "recipes", "estimator", "baselines", "view"},
-    "demo": {"data", "metrics", "estimator", "baselines", "experiments", "view"},
+    "subject": {"data", "recipes", "estimator", "view"},
+    "demo": {"data", "metrics", "estimator", "baselines", "experiments", "view", "subject"},
     "cli_paper": {"experiments"},
-    "cli": {"data", "training", "fitting", "recipes", "estimator", "view", "experiments", "demo", "cli_paper"},
+    "cli": {
+        "data",
+        "training",
+        "fitting",
+        "recipes",
+        "estimator",
+        "view",
+        "experiments",
+        "subject",
+        "demo",
+        "cli_paper",
+    },
 }
 
 
