@@ -243,7 +243,7 @@ def report(found: Found, seconds: float) -> dict[str, Any]:
         }
         line = f"{kind:12} {len(times):7} answers   p50 {1e3 * p50:7.0f} ms   p99 {1e3 * p99:7.0f} ms"
         print(f"{line}   {rows[kind]['statuses']}")
-    answers = sum(row["answers"] for row in rows.values())
+    answers = sum(map(len, found.times.values()))
     failed = sum(
         n for kind, of in found.statuses.items() for status, n in of.items()
         if not status.startswith("4" if kind == "malformed" else "2")

@@ -4,13 +4,17 @@ import asyncio
 import base64
 import io
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -21,8 +25,10 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from PIL import Image
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE
+from treevae.cli import app as cli
 from treevae.data import load
 from treevae.serve import connection, guard
 from treevae.serve.answers import Explorer
@@ -811,3 +817,62 @@ def test_damaged_states_are_passed_over(training):
     (folder / "state-a.safetensors").write_bytes(b"not a state")
     watch.look()
     assert client.get("/api/status").json()["growing"]["saves"] == 0
+
+
+# -- the command --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path, model) -> Path:
+    """The folder of a finished run."""
+    model.save(tmp_path / "model.safetensors")
+    (tmp_path / "run.json").write_text(
+        json.dumps({"data": "digits", "found_at": "", "drop": [], "options": {}, "set": True})
+    )
+    return tmp_path
+
+
+def test_the_command_serves_until_it_is_interrupted(run):
+    command = [
+        sys.executable,
+        "-c",
+        "from treevae.cli import app; app()",
+        "explore",
+        str(run),
+        "--port",
+        "0",
+        "--no-open",
+    ]
+    server = subprocess.Popen([*command, "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        line = next(line for line in server.stdout if "http://" in line)
+        assert line.startswith(f"Exploring {run} at http://127.0.0.1:")
+        address = line.split(" at ")[1].strip()
+        status = httpx.get(address + "api/status").json()
+        assert (status["state"], status["title"], len(status["tree"]["nodes"])) == ("ready", "digits", 5)
+        assert httpx.get(address + "api/bundle").json()["n_samples"] == len(DIGITS.x_test)
+        assert httpx.post(address + "api/walk", json={"sample": 3}).status_code == 200
+    finally:
+        server.send_signal(signal.SIGINT)
+        rest, wrong = server.communicate(timeout=30)
+    assert (server.returncode, wrong) == (0, "")
+    assert rest.endswith("Ended.\n")
+
+
+def test_the_command_says_what_is_missing(run, tmp_path_factory):
+    def said(*arguments: str) -> str:
+        found = CliRunner().invoke(cli, ["explore", *arguments, "--no-open"])
+        assert found.exit_code == 1
+        return " ".join(found.output.split())
+
+    empty = tmp_path_factory.mktemp("empty")
+    assert "there is no run in" in said(str(empty), "--watch")
+    assert "has no model.safetensors" in said(str(empty))
+    (empty / "state-a.safetensors").write_bytes(b"")
+    assert f"see it grow with: treevae explore {empty} --watch" in said(str(empty))
+    with bind("127.0.0.1", 0) as bound:
+        port = str(bound.getsockname()[1])
+        assert f"cannot listen on --host 127.0.0.1 --port {port}" in said(str(run), "--port", port)
+    (run / "run.json").unlink()
+    assert "name them with --data" in said(str(run), "--port", "0")

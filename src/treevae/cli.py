@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .training.runfolder import RunFolder
 
 MODEL = "model.safetensors"
-OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "record.json", "tree.png")
+OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "record.json", "tree.png", "report.html")
 SETTINGS = "run.json"
 INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
 
@@ -75,7 +75,8 @@ def demo(
 ) -> None:
     """Grow a tree on 6,000 pictures of clothes, draw it, and score it beside Ward's method.
 
-    Writes the model, a picture of the tree and all numbers. The data come with treevae.
+    Writes the model, a picture of the tree, all numbers, and report.html, a page to explore the tree in a browser. The
+    data come with treevae.
 
     \b
     Example:
@@ -105,6 +106,7 @@ def demo(
     _say_written(found.written)
     if not any(path.suffix == ".png" for path in found.written):
         typer.echo("For the picture of the tree: pip install 'treevae[view]'")
+    typer.echo(f"\nOpen in a browser: {found.written[-1].resolve().as_uri()}")
 
 
 @app.command()
@@ -466,6 +468,54 @@ def info(run: RunPath) -> None:
     if path.parent == run and _unfinished(run):
         typer.echo(f"unfinished  go on with: treevae fit --resume {run}")
     typer.echo("parameters  " + "\n            ".join(f"{name} = {value}" for name, value in parameters.items()))
+
+
+@app.command()
+def report(
+    run: RunPath,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page; by default report.html in RUN.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DATA", help=REPORT_HELP)] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies, if not where fit found it.")
+    ] = None,
+    drop: Drop = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What stands above the page.")] = None,
+    map_method: Annotated[
+        str, typer.Option("--map", help="umap, pca, or auto: UMAP where umap-learn is installed.")
+    ] = "auto",
+) -> None:
+    """Write one page, report.html, that shows a fitted model in a browser, without a network: to look at, to send.
+
+    The tree with its images, words or features, what tells its branches apart, a map of the samples. They are those
+    that RUN was fitted on, where they still lie; of a data set the test samples, with their classes.
+
+    \b
+    Example:
+      treevae report demo
+      treevae report flowers --label species -o flowers.html
+      treevae report runs/mnist --data mnist --root ~/data
+    """
+    path, model = _model_file(run), _load(run)
+    out = path.parent / "report.html" if out is None else out
+    _check_parent(out)
+    from .subject import subject_of
+    from .view.report import write_report
+
+    subject = subject_of(model, run, data, root, drop, label)
+    shown = subject.snapshot(model, map_method=map_method, **({} if title is None else {"title": title}))
+    write_report(shown, out)
+    about = shown.bundle
+    typer.echo(
+        f"{_count(about['n_samples'], 'sample')} in {_count(len(model.tree_.leaves), 'cluster')}; {about['n_shown']:,} "
+        f"of them are shown, on a map by {about['map']['method']}. {out.stat().st_size / 1e6:.1f} MB."
+    )
+    _say_written([out])
+    typer.echo(f"Open in a browser: {out.resolve().as_uri()}")
 
 
 @app.command()

@@ -597,6 +597,21 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def _to_user(self, matrix: np.ndarray) -> np.ndarray:
         return self._form.to_user(self._units.to_user(matrix))
 
+    def _repr_html_inner(self) -> str:
+        """What a notebook shows: scikit-learn's diagram and, once fitted, the tree with its training samples."""
+        diagram = super()._repr_html_inner()
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        tree = self.tree_
+        won = dict(zip(tree.leaves, np.bincount(self.labels_, minlength=len(tree.leaves)).tolist(), strict=True))
+        sizes = {node: sum(won[leaf] for leaf in tree.leaves_below(node)) for node in tree.nodes}
+        share = {node: size / len(self.labels_) for node, size in sizes.items()}
+        return f"<div>{tree.to_svg(share, lambda node: f'{sizes[node]:,} samples')}</div>{diagram}"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown = super()._repr_mimebundle_(**kwargs)
+        return shown | ({"text/html": self._repr_html_inner()} if "text/html" in shown else {})
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
 

@@ -76,6 +76,8 @@ class Explorer:
         self._names = [f"feature {i}" for i in range(self._form.n_features)] if known is None else list(map(str, known))
         self._samples = X[np.asarray(bundle["samples"]["row"], dtype=np.intp)]
         self._span = span_of(X) if self._form.is_image else (0.0, 1.0)
+        if self._kind == "words":
+            self._frequency = (X > 0).mean(axis=0)
         if self._kind == "table":
             self._mean, self._spread = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
 
@@ -192,7 +194,7 @@ class Explorer:
             block = -(-max(self._form.shape[1:]) // LONGEST_SIDE)
             return [Picture(png=data_url(one)) for one in bytes_of(reduced(pixels, block))]
         if self._kind == "words":
-            cards = word_cards(matrix, self._names, ON_CARD)
+            cards = word_cards(matrix, self._names, self._frequency, ON_CARD)
         else:
             cards = feature_cards(matrix, self._names, self._mean, self._spread, ON_CARD)
         return [Picture(card=[Entry(**entry) for entry in card]) for card in cards]

@@ -85,6 +85,7 @@ class Entry(BaseModel):
 
     name: str
     value: float
+    z: Annotated[float | None, Field(description="In standard deviations from the mean of the samples.")] = None
 
 
 class Picture(BaseModel):

@@ -16,11 +16,14 @@ def short(name: Any) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def word_cards(rows: np.ndarray, names: Sequence[str], n: int) -> list[list[dict[str, Any]]]:
-    """The n heaviest words of each text, heaviest first; words without weight are left out."""
-    cards = []
+def word_cards(rows: np.ndarray, names: Sequence[str], frequency: np.ndarray, n: int) -> list[list[dict[str, Any]]]:
+    """The n words that say most about each text, by weight · log(1 / f), f being the share of all texts with it.
+
+    Words without weight, and words that all texts have, are left out.
+    """
+    rare, cards = np.log(1 / frequency.clip(1e-9, 1)), []
     for row in rows:
-        order = np.argsort(-row, kind="stable")[:n]
+        order = [i for i in np.argsort(-row * rare, kind="stable")[:n] if rare[i] > 0]
         cards.append([{"name": short(names[i]), "value": _rounded(row[i])} for i in order if row[i] > 0])
     return cards
 

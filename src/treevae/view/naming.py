@@ -9,9 +9,10 @@ import numpy as np
 
 from ..tree import Tree
 from .cards import short
-from .contrasts import Totals, Words, largest, main_classes, split_classes
+from .contrasts import Totals, Words, largest, split_classes
 
 ROOT = "All samples"
+MOST_CLASSES = 3  # in the name of a leaf
 
 
 def numbered(tree: Tree) -> dict[int, str]:
@@ -26,21 +27,31 @@ def numbered(tree: Tree) -> dict[int, str]:
 
 
 def by_class(tree: Tree, labels: np.ndarray, classes: np.ndarray) -> dict[int, str]:
-    """Leaves are named by their most frequent class, nodes above by the classes more frequent than in their sibling."""
-    held = main_classes(tree, labels, classes)
-    leaves = {leaf: short(main[0]) for leaf, main in zip(tree.leaves, held, strict=True) if main is not None}
-    return _named(tree, split_classes(tree, labels, classes), leaves)
+    """Leaves are named by their most frequent classes, up to three, that together make up half of their samples.
+
+    A leaf whose classes are too mixed for that has no name here. Nodes above are named by the classes that are more
+    frequent there than in their sibling.
+    """
+    above = split_classes(tree, labels, classes)
+    named = {node: ", ".join(map(short, found)) for node, found in above.items() if not tree.is_leaf(node)}
+    for k, leaf in enumerate(tree.leaves):
+        names, counts = np.unique(classes[labels == k], return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
+        half = np.flatnonzero(counts[order].cumsum() * 2 >= counts.sum())
+        if counts.sum() and len(half):
+            named[leaf] = ", ".join(short(names[i]) for i in order[: half[0] + 1])
+    return {node: name for node, name in named.items() if name}
 
 
-def by_marks(tree: Tree, marks: dict[int, list[dict[str, Any]]]) -> dict[int, str]:
+def by_marks(marks: dict[int, list[dict[str, Any]]]) -> dict[int, str]:
     """Nodes are named by their first marks: three words, or two features with the direction in which they differ."""
 
     def name(found: list[dict[str, Any]]) -> str:
-        if found and "z" in found[0]:
+        if "z" in found[0]:
             return ", ".join(f"{one['name']} {'↑' if one['z'] > 0 else '↓'}" for one in found[:2])
         return ", ".join(one["name"] for one in found[:3])
 
-    return _named(tree, {}, {node: name(found) for node, found in marks.items()})
+    return {node: name(found) for node, found in marks.items() if found}
 
 
 def word_marks(
@@ -69,10 +80,3 @@ def feature_marks(
         best = largest(np.abs(z), n)
         found[node] = [{"name": short(names[i]), "value": float(inside[i]), "z": float(z[i])} for i in best]
     return found
-
-
-def _named(tree: Tree, splits: dict[int, list[str]], given: dict[int, str]) -> dict[int, str]:
-    """Numbers, where there is nothing better; the root is all samples."""
-    above = {node: ", ".join(map(short, found)) for node, found in splits.items() if not tree.is_leaf(node)}
-    known = {node: name for node, name in (above | given).items() if name}
-    return numbered(tree) | known | {0: ROOT}

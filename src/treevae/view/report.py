@@ -30,7 +30,7 @@ def write_report(snapshot: Snapshot, path: str | os.PathLike[str]) -> Path:
 
 
 def page(bundle: dict[str, Any]) -> str:
-    """The HTML of a page that shows a bundle; one that is ``live`` may call the server it came from, and nobody else."""
+    """The HTML of a page that shows a bundle; one that is ``live`` may call the server it came from, nobody else."""
     parts = {
         "title": html.escape(bundle["title"]),
         "connect": "'self'" if bundle["live"] else "'none'",

@@ -1,4 +1,4 @@
-"""Many small pictures as a few large ones, for a page: tiles side by side on sheets, each sheet a PNG in its own text."""
+"""Many small pictures as a few large ones, for a page: tiles side by side on sheets, each sheet a PNG as text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ class Sprites:
         """The sheets and how tiles are found on them: tile i is on sheet i // per_sheet, row by row."""
         per_sheet = COLUMNS * COLUMNS
         sheets = [self._sheet(self._tiles[i : i + per_sheet]) for i in range(0, len(self._tiles), per_sheet)]
-        return {"columns": COLUMNS, "per_sheet": per_sheet, "tile": list(self.tile), "sheets": sheets}
+        return {
+            "columns": COLUMNS,
+            "per_sheet": per_sheet,
+            "count": len(self._tiles),
+            "tile": list(self.tile),
+            "sheets": sheets,
+        }
 
     def _sheet(self, tiles: list[np.ndarray]) -> str:
         height, width = self.tile

@@ -1,6 +1,6 @@
 """Where samples stand in a tree: which node has how many, how sure they are there, which are typical, which waver.
 
-Everything follows from the probabilities q(leaf|x). A sample belongs to its most probable leaf and to all nodes above it.
+Everything follows from the probabilities q(leaf|x). A sample belongs to its most probable leaf and to all nodes above.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -65,8 +66,8 @@ class Standing:
     def typical(self, node: int, n: int) -> list[int]:
         """The n most typical samples of a node.
 
-        Of a leaf: those it wins with the highest q(leaf|x), equals in the order of the samples. Of a node above: the most
-        typical of each leaf below in turn, of the largest leaf first.
+        Of a leaf: those it wins with the highest q(leaf|x), equals in the order of the samples. Of a node above: the
+        most typical of each leaf below in turn, of the largest leaf first.
         """
         leaves = sorted(self.tree.leaves_below(node), key=lambda leaf: -self.size(leaf))
         return in_turn([self._typical_of_leaf(leaf, n) for leaf in leaves], n)
@@ -91,6 +92,6 @@ class Standing:
         return node
 
 
-def in_turn(lists: Sequence[Sequence[int]], n: int) -> list[int]:
+def in_turn(lists: Sequence[Sequence[Any]], n: int) -> list[Any]:
     """The first n of: the first of each list, then the second of each, and so on."""
     return [one for one in chain.from_iterable(zip_longest(*lists)) if one is not None][:n]

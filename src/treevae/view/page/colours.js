@@ -12,11 +12,15 @@ export function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-// n colours in the order of the tree.
+// n colours in the order of the tree. Few are the scheme's own; many lie between those of one half of the scheme, never
+// between the halves, where all would look grey to some.
 export function ramp(n) {
   const stops = RAMPS[isDark() ? "dark" : "light"];
-  const scale = d3.piecewise(d3.interpolateLab, stops);
-  return d3.range(n).map((i) => scale(n === 1 ? 0.15 : i / (n - 1)));
+  if (n === 1) return [stops[1]];
+  if (n <= stops.length) return d3.range(n).map((i) => stops[Math.round((i * (stops.length - 1)) / (n - 1))]);
+  const half = Math.ceil(n / 2);
+  const [one, other] = [stops.slice(0, 4), stops.slice(4)].map((part) => d3.piecewise(d3.interpolateLab, part));
+  return d3.range(n).map((i) => (i < half ? one(i / (half - 1)) : other((i - half) / (n - half - 1))));
 }
 
 export function classColour(i) {

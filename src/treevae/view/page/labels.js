@@ -20,6 +20,6 @@ export function labelLegend(bundle, counts, most = 6) {
   const rest = d3.sum(parts.slice(most), ({ count }) => count);
   return element("ul", { class: "legend" },
     parts.slice(0, most).map(({ i, count }) => element("li", {}, element("i", { style: { background: classColour(i) } }),
-      bundle.classes[i], element("b", {}, percent(count / total)))),
+      element("span", { title: bundle.classes[i] }, bundle.classes[i]), element("b", {}, percent(count / total)))),
     rest ? element("li", {}, element("i", {}), "others", element("b", {}, percent(rest / total))) : null);
 }

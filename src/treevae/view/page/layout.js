@@ -21,46 +21,44 @@ export function layoutTree(bundle, state, width, height, rem, upright) {
   const end = size.start + levels * size.level;
   const nodes = new Map(visible.map((id) => {
     const along = size.first + (rank.get(id) + 0.5) * size.step;
-    const across = rank.get(id) === groups.indexOf(id) ? end : size.start + depth.get(id) * size.level;
     const group = groups.includes(id);
-    return [id, { id, group, along, across: group ? end : across, x: upright ? along : across, y: upright ? across : along }];
+    const across = group ? end : size.start + depth.get(id) * size.level;
+    return [id, { id, group, along, across, level: depth.get(id), x: upright ? along : across, y: upright ? across : along }];
   }));
-  for (const node of nodes.values()) {
-    node.x = upright ? node.along : node.across;
-    node.y = upright ? node.across : node.along;
-  }
   const extent = upright ? [size.first * 2 + groups.length * size.step, end + size.card[1] + size.start * 0.4]
     : [end + size.card[0] + rem, size.first * 2 + groups.length * size.step];
   return { nodes, groups, upright, ...size, width: extent[0], height: extent[1] };
 }
 
 function uprightSize(n, levels, width, height, rem, bundle) {
-  const step = clamp((width - 2 * rem) / n, 5.6 * rem, 13 * rem);
+  const step = clamp((width - 2 * rem) / n, 5.6 * rem, (bundle.kind === "images" ? 20 : 17) * rem);
   const pictures = bundle.kind === "images";
   const ratio = pictures ? bundle.sprites.tile[0] / bundle.sprites.tile[1] : 1;
   const start = 3.4 * rem;
   const inner = step - 1.5 * rem;
-  const header = (bundle.classes ? 5.3 : 4.1) * rem;
+  const longest = Math.max(...bundle.nodes.map(({ name }) => name.length));
+  const lines = longest * 0.55 * rem > step - rem ? 2 : 1; // of a name
+  const header = ((bundle.classes ? 4.2 : 3) + 1.15 * lines) * rem;
   const room = height - start - header - levels * 3.1 * rem - 2.2 * rem;
-  const rows = pictures ? clamp(Math.floor(room / ((inner / 3) * ratio)), 2, 4) : 0;
-  const body = pictures ? (inner / 3) * ratio * rows + rem : clamp(room, 6 * rem, 15 * rem);
+  const rows = pictures ? clamp(Math.floor(room / ((inner / 3) * ratio)), 1, 4) : 0;
+  const body = pictures ? (inner / 3) * ratio * rows + rem : clamp(room, 4 * rem, (bundle.kind === "words" ? 6 : 10) * rem);
   const card = [step - 0.5 * rem, header + body];
-  const level = clamp((height - start - card[1] - 1.5 * rem) / levels, 3.1 * rem, 8 * rem);
+  const level = clamp((height - start - card[1] - 1.5 * rem) / levels, 3.1 * rem, 12 * rem);
   const first = Math.max(rem, (width - n * step) / 2);
   return { step, start, level, first, card, pictures: 3 * rows, most: Math.min(2.6 * rem, step * 0.42, level * 0.55) };
 }
 
 function lyingSize(n, levels, width, height, rem, bundle) {
-  const step = clamp((height - 2 * rem) / n, 2.9 * rem, 7 * rem);
+  const step = clamp((height - 2 * rem) / n, 2.45 * rem, 7 * rem);
   const narrow = width < 36 * rem;
-  const cardWidth = narrow ? Math.max(11.5 * rem, width - levels * 2.1 * rem - 4.2 * rem) : clamp(width * 0.46, 16 * rem, 42 * rem);
-  const start = narrow ? 1.6 * rem : 4.8 * rem;
+  const cardWidth = narrow ? Math.max(10.5 * rem, width - levels * 2.1 * rem - 4.2 * rem) : clamp(width * 0.46, 16 * rem, 42 * rem);
+  const start = narrow ? 2.9 * rem : 3.6 * rem;
   const level = clamp((width - cardWidth - start - 2 * rem) / levels, narrow ? 1.9 * rem : 2.6 * rem, 9 * rem);
   const card = [Math.min(cardWidth, Math.max(11 * rem, width - start - levels * level - rem)), step - 0.4 * rem];
   const first = Math.max(rem * 0.8, (height - n * step) / 2);
   const ratio = bundle.sprites ? bundle.sprites.tile[1] / bundle.sprites.tile[0] : 1;
   const tile = Math.min(card[1] - 0.6 * rem, 4.4 * rem);
-  const pictures = clamp(Math.floor((card[0] - (narrow ? 7.2 : 11.5) * rem) / (tile * ratio + 2)), 1, 12);
+  const pictures = clamp(Math.floor((card[0] - (narrow ? 9 : 12.6) * rem) / (tile * ratio + 2)), 1, 12);
   return { step, start, level, first, card, pictures, tile, narrow, most: Math.min(2.4 * rem, step * 0.5, level * 0.6) };
 }
 
@@ -88,4 +86,25 @@ export function ribbons(bundle, layout) {
     }
   }
   return found;
+}
+
+// The room beside a fork for its caption, on the side that its own branch does not come from: up to the next branch that
+// passes there; half of it where another caption may face it.
+export function roomBeside(bundle, layout, id) {
+  const here = layout.nodes.get(id);
+  const side = isFirst(bundle, id) ? -1 : 1;
+  let room = (side < 0 ? here.along : layout.width - here.along) - 8;
+  for (const node of layout.nodes.values()) {
+    const away = side * (node.along - here.along);
+    const above = bundle.parent(node.id);
+    if (away <= 0 || above === null || layout.nodes.get(above).level >= here.level) continue;
+    if (node.level === here.level && !node.group) room = Math.min(room, away / 2);
+    else if (node.level === here.level || (node.group && node.level < here.level)) room = Math.min(room, away - 4);
+  }
+  return { side, room };
+}
+
+export function isFirst(bundle, id) {
+  const above = bundle.parent(id);
+  return above === null || bundle.children(above)[0] === id;
 }

@@ -66,17 +66,17 @@ export class MapView {
     this.canvas.height = height * dense;
     const { x, y, leaf } = this.bundle.samples;
     const margin = 10;
-    const side = Math.min(width, height) - 2 * margin;
-    const left = (width - side) / 2;
-    const top = (height - side) / 2;
-    this.points = x.map((at, i) => [left + at * side, top + (1 - y[i]) * side]);
+    const [wide, high] = [d3.extent(x), d3.extent(y)];
+    const side = Math.min((width - 2 * margin) / (wide[1] - wide[0] || 1), (height - 2 * margin) / (high[1] - high[0] || 1));
+    const middle = [(wide[0] + wide[1]) / 2, (high[0] + high[1]) / 2];
+    this.points = x.map((at, i) => [width / 2 + (at - middle[0]) * side, height / 2 - (y[i] - middle[1]) * side]);
     this.near = d3.quadtree(d3.range(x.length), (i) => this.points[i][0], (i) => this.points[i][1]);
     const brush = this.canvas.getContext("2d");
     brush.scale(dense, dense);
     const colour = this.colourOf();
     const focus = this.state.hovered ?? (this.state.selected === this.bundle.root ? null : this.state.selected);
     const lit = (i) => focus === null || this.bundle.contains(focus, leaf[i]);
-    const radius = Math.max(1.6, Math.min(4.5, side / 16 / Math.sqrt(x.length / 40)));
+    const radius = Math.max(1.6, Math.min(4.5, Math.sqrt((width * height) / x.length) / 4));
     for (const bright of [false, true]) {
       for (let i = 0; i < x.length; i++) {
         if (lit(i) !== bright) continue;

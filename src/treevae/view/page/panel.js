@@ -98,9 +98,10 @@ export class PanelView {
   numbers(node) {
     const { bundle } = this;
     const sure = node.leaf === null ? "sure of the branch" : "sure to be here";
-    const rows = [[wholeNumber(node.size), bundle.what], [percent(bundle.share(node.id)), "of all"], [percent(node.mass), "soft mass"]];
+    const rows = [[wholeNumber(node.size), bundle.what]];
+    if (node.id !== bundle.root) rows.push([percent(bundle.share(node.id)), "of all"], [percent(node.mass), "soft mass"]);
+    if (node.leaf === null) rows.push([String(bundle.below.get(node.id).length), "clusters"]);
     if (node.confidence !== null) rows.push([percent(node.confidence), sure]);
-    if (node.leaf === null) rows.splice(3, 0, [String(bundle.below.get(node.id).length), "clusters"]);
     return element("dl", { class: "numbers" }, rows.map(([value, name]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
   }
 

@@ -4,22 +4,12 @@ import { element, figure } from "./dom.js";
 
 export function installSheets(bundle) {
   if (!bundle.sprites) return;
-  const { sheets, columns, per_sheet, tile } = bundle.sprites;
+  const { sheets, columns, per_sheet, count, tile } = bundle.sprites;
   const rules = sheets.map((url, i) => `.sheet-${i}{background-image:url("${url}")}`);
   rules.push(`:root{--tile-ratio:${tile[1]}/${tile[0]}}`);
   const sheet = document.getElementById("sheets") ?? document.head.appendChild(element("style", { id: "sheets" }));
   sheet.textContent = rules.join("\n");
-  bundle.sheetRows = sheets.map((_, i) => Math.min(columns, Math.ceil((spriteCount(bundle) - i * per_sheet) / columns)));
-}
-
-function spriteCount(bundle) {
-  const numbers = [...(bundle.samples.sprite ?? [])];
-  for (const node of bundle.nodes) {
-    numbers.push(...node.generated);
-    if (node.split) numbers.push(node.split.left, node.split.right, node.split.difference);
-  }
-  for (const row of bundle.all_leaves) numbers.push(...Object.values(row.images));
-  return 1 + numbers.reduce((most, n) => Math.max(most, n ?? 0), 0);
+  bundle.sheetRows = sheets.map((_, i) => Math.min(columns, Math.ceil((count - i * per_sheet) / columns)));
 }
 
 // A picture is the number of a sprite, a card, or what the server sends: {png} or {card}.
@@ -45,9 +35,10 @@ function tileOf(bundle, number, label) {
   return element("span", { class: `tile sheet-${sheet}`, style, ...said });
 }
 
-export function cardOf(entries, most = 99) {
+// `full` is the number of standard deviations that fills a feature's bar.
+export function cardOf(entries, most = 99, full = 3) {
   const isTable = entries.some((entry) => entry.z !== undefined);
-  return isTable ? featureCard(entries.slice(0, most)) : wordCard(entries.slice(0, most));
+  return isTable ? featureCard(entries.slice(0, most), full) : wordCard(entries.slice(0, most));
 }
 
 function wordCard(entries) {
@@ -57,9 +48,9 @@ function wordCard(entries) {
   return element("span", { class: "card words" }, words.length ? words : "no words");
 }
 
-function featureCard(entries) {
+function featureCard(entries, full) {
   return element("span", { class: "card features" }, entries.map(({ name, value, z }) => {
-    const length = Math.min(1, Math.abs(z) / 3) * 50;
+    const length = Math.min(1, Math.abs(z) / full) * 50;
     const bar = element("span", {
       class: `bar ${z > 0 ? "more" : "less"}`,
       style: { left: z > 0 ? "50%" : `${50 - length}%`, width: `${length}%` },

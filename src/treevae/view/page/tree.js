@@ -2,7 +2,7 @@
 
 import { button, drawing, element, icon, percent, wholeNumber } from "./dom.js";
 import { ink, nodeColours } from "./colours.js";
-import { layoutTree, ribbons } from "./layout.js";
+import { isFirst, layoutTree, ribbons, roomBeside } from "./layout.js";
 import { cardOf, samplePicture } from "./pictures.js";
 import { labelBar } from "./labels.js";
 
@@ -20,7 +20,6 @@ export class TreeView {
     this.viewport.replaceChildren(this.world);
     this.zoom = d3.zoom().scaleExtent([0.1, 8]).on("zoom", ({ transform }) => {
       this.world.style.transform = `translate(${transform.x}px,${transform.y}px) scale(${transform.k})`;
-      this.viewport.classList.toggle("zoomed", transform.k !== 1 || transform.x !== 0 || transform.y !== 0);
     });
     d3.select(this.viewport).call(this.zoom).on("dblclick.zoom", null);
     this.upright = null;
@@ -89,8 +88,7 @@ export class TreeView {
     this.drawNodes();
     this.mark();
     this.highlight();
-    if (grown && !this.viewport.matches(".zoomed")) this.fit(true);
-    else if (grown) this.fit(true);
+    if (grown) this.fit(true);
   }
 
   drawBranches(first) {
@@ -135,7 +133,7 @@ export class TreeView {
       ondblclick: () => this.state.fold(node.id),
       onpointerenter: () => this.state.hover(node.id),
       onpointerleave: () => this.state.hover(null),
-    }, ...(place.group ? [this.groupCard(node, share)] : this.forkParts(node, share, place)));
+    }, ...(place.group ? [this.groupCard(node, share)] : this.forkParts(node, share)));
     this.buttons.set(node.id, made);
     return made;
   }
@@ -146,17 +144,19 @@ export class TreeView {
     this.buttons.get(node.id)?.focus({ preventScroll: true });
   }
 
-  forkParts(node, share, place) {
-    const root = node.id === this.bundle.root;
-    const room = this.layout.upright ? this.bundle.children(node.id).map((id) => this.layout.nodes.get(id).along) : [];
-    const width = this.layout.upright ? Math.max(5 * this.rem, (room[1] - room[0]) * 0.92) : this.layout.level * 0.9;
-    const text = root ? `${wholeNumber(node.size)} ${this.bundle.what}` : percent(share);
-    const named = !root && !node.name.startsWith("Clusters") && width > 5 * this.rem;
-    return [
-      element("span", { class: "knob", title: "Fold" }, icon("minus")),
-      element("span", { class: root ? "caption root" : "caption", style: { "max-width": `${width}px` } },
-        element("b", {}, text), named ? element("span", {}, node.name) : null),
-    ];
+  forkParts(node, share) {
+    const knob = element("span", { class: "knob", title: "Fold" }, icon("minus"));
+    const { upright, level } = this.layout;
+    if (node.id === this.bundle.root) {
+      const total = element("b", {}, `${wholeNumber(node.size)} ${this.bundle.what}`);
+      return [knob, element("span", { class: `caption root ${upright ? "" : "sideways"}` }, total)];
+    }
+    const first = isFirst(this.bundle, node.id);
+    const where = upright ? (first ? "before" : "after") : first ? "above" : "below";
+    const width = upright ? roomBeside(this.bundle, this.layout, node.id).room - 1.1 * this.rem : level * 0.95;
+    const named = !node.name.startsWith("Clusters") && width > 4 * this.rem;
+    return [knob, element("span", { class: `caption ${where}`, style: { "max-width": `${width}px` } },
+      element("b", {}, percent(share)), named ? element("span", {}, node.name) : null)];
   }
 
   groupCard(node, share) {
@@ -166,14 +166,16 @@ export class TreeView {
     const badge = folded
       ? element("span", { class: "badge knob", title: "Unfold" }, icon("plus"))
       : element("span", { class: "badge" }, String(node.leaf));
-    const words = element("span", { class: "words" },
+    const wide = (upright ? card[0] : card[0] - 9 * this.rem) > 8.5 * this.rem;
+    const more = folded ? ` · ${this.bundle.below.get(node.id).length} clusters` : main && wide ? ` · ${percent(main.share)} pure` : "";
+    const words = element("span", { class: "about" },
       element("span", { class: "name", title: node.name }, node.name),
-      element("span", { class: "share" }, percent(share), folded ? ` · ${this.bundle.below.get(node.id).length} clusters` : main ? ` · ${percent(main.share)} pure` : ""),
+      element("span", { class: "share" }, percent(share), more),
       node.labels ? labelBar(this.bundle, node.labels) : null);
     const shown = this.bundle.kind === "images"
       ? element("span", { class: "pictures" }, node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
-      : element("span", { class: "marks" }, cardOf(node.marks, upright ? 8 : 4));
-    const style = { width: `${card[0]}px`, height: upright ? `${card[1]}px` : `${card[1]}px` };
+      : element("span", { class: "marks" }, cardOf(node.marks, upright ? 8 : 4, 1.5));
+    const style = { width: `${card[0]}px`, height: `${card[1]}px` };
     if (tile) style["--tile"] = `${tile}px`;
     return element("span", { class: `leafcard ${this.layout.narrow ? "narrow" : ""}`, style }, badge, words, shown);
   }
