@@ -44,7 +44,7 @@ export class HeaderView {
     return [
       element("div", { class: "headline" }, element("h2", {}, "How to read this page"), button("Close", "close", () => dialog.close())),
       element("p", {}, "A tree variational autoencoder was fitted without labels. Every sample travels from the root to a leaf; a branch is as wide as the share of the samples that takes it. A leaf is a cluster; its pictures, words or features are those of its surest samples."),
-      element("p", {}, "Click a node to see what it holds, what split it and what it generates; double-click to fold it. Point at the tree to see its samples on the map, and at the map to see where they are in the tree. Drag to move, turn the wheel to zoom."),
+      element("p", {}, "Click a node to see what it holds, what split it and what it generates; click it again to fold it. Point at the tree to see its samples on the map, and at the map to see where they are in the tree. Drag to move, turn the wheel to zoom."),
       element("p", {}, "Mass is the mean probability of reaching a node; confidence is the mean probability of the branch that a sample takes there. Scores compare clusters with the given classes, which the model has never seen."),
       element("table", { class: "terms" }, element("tbody", {}, keys.map(([key, what]) => element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, key)), element("td", {}, what))))),
       element("p", { class: "note" }, `Made with treevae ${this.bundle.treevae}, ${this.bundle.created.slice(0, 10)}.`),

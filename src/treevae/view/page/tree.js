@@ -124,13 +124,15 @@ export class TreeView {
     const node = this.bundle.node.get(place.id);
     const share = this.bundle.share(node.id);
     const said = `${node.name}, ${wholeNumber(node.size)} ${this.bundle.what}, ${percent(share)}`;
+    const { upright, card } = this.layout;
+    const style = { transform: `translate(${place.x}px,${place.y}px)`, "--colour": this.colours.get(node.id), "--ink": ink(this.colours.get(node.id)) };
+    if (place.group) Object.assign(style, { width: `${card[0]}px`, height: `${card[1]}px`, [upright ? "margin-left" : "margin-top"]: `${-card[upright ? 0 : 1] / 2}px` });
     const made = element("div", {
-      class: place.group ? `node group ${this.layout.upright ? "upright" : "lying"}` : "node fork",
+      class: place.group ? `node group ${upright ? "upright" : "lying"}` : "node fork", style,
       role: "treeitem", tabindex: "-1", "data-node": node.id, "aria-level": level, "aria-label": said,
       "aria-expanded": node.leaf === null ? String(!this.state.folded.has(node.id)) : null,
-      style: { transform: `translate(${place.x}px,${place.y}px)`, "--colour": this.colours.get(node.id), "--ink": ink(this.colours.get(node.id)) },
-      onclick: (event) => this.clicked(event, node),
-      ondblclick: () => this.state.fold(node.id),
+      onclick: (event) => this.clicked(event, node, place),
+      ondblclick: () => place.group && this.state.fold(node.id),
       onpointerenter: () => this.state.hover(node.id),
       onpointerleave: () => this.state.hover(null),
     }, ...(place.group ? [this.groupCard(node, share)] : this.forkParts(node, share)));
@@ -138,14 +140,16 @@ export class TreeView {
     return made;
   }
 
-  clicked(event, node) {
-    if (event.target.closest(".knob")) this.state.fold(node.id);
+  // A click chooses a node; a click on the sign of a folded one unfolds it, a second click on a fork folds it.
+  clicked(event, node, place) {
+    const again = this.state.opened && this.state.selected === node.id;
+    if (place.group ? event.target.closest(".knob") : again) this.state.fold(node.id);
     else this.state.select(node.id);
     this.buttons.get(node.id)?.focus({ preventScroll: true });
   }
 
   forkParts(node, share) {
-    const knob = element("span", { class: "knob", title: "Fold" }, icon("minus"));
+    const knob = element("span", { class: "knob" }, icon("minus"));
     const { upright, level } = this.layout;
     if (node.id === this.bundle.root) {
       const total = element("b", {}, `${wholeNumber(node.size)} ${this.bundle.what}`);
@@ -175,8 +179,7 @@ export class TreeView {
     const shown = this.bundle.kind === "images"
       ? element("span", { class: "pictures" }, node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
       : element("span", { class: "marks" }, cardOf(node.marks, upright ? 8 : 4, 1.5));
-    const style = { width: `${card[0]}px`, height: `${card[1]}px` };
-    if (tile) style["--tile"] = `${tile}px`;
+    const style = tile ? { "--tile": `${tile}px` } : {};
     return element("span", { class: `leafcard ${this.layout.narrow ? "narrow" : ""}`, style }, badge, words, shown);
   }
 
@@ -206,8 +209,11 @@ export class TreeView {
     const here = this.layout.nodes.get(id);
     const side = turned === "ArrowRight" ? 1 : -1;
     const level = this.bundle.path(id).length;
-    const same = [...this.layout.nodes.values()].filter((node) =>
-      (here.group ? node.group : this.bundle.path(node.id).length === level || node.group) && side * (node.along - here.along) > 0);
+    const same = [...this.layout.nodes.values()].filter((node) => {
+      const path = this.bundle.path(node.id);
+      const fits = here.group ? node.group : path.length === level || (node.group && !path.includes(id));
+      return fits && side * (node.along - here.along) > 0;
+    });
     return d3.least(same, (node) => side * (node.along - here.along))?.id ?? null;
   }
 
