@@ -157,7 +157,7 @@ def test_a_tree_grows_until_it_can_be_asked(ready: Ready, opened: Any) -> None:
                       saved_at="2026-01-01T00:00:00+00:00")  # fmt: skip
     site = Site(None, Status(state="training", title="digits", tree=shape_of(small), growing=growing))
     serving = _serving(create_app(site, Workers(1), door), door)
-    page = opened(next(serving), wait="#tree circle")
+    page = opened(next(serving))
     assert page.locator("#tree circle").count() == 3
     assert "first tree, epoch 2 of 15, loss 21.5" in page.locator("#line").inner_text()
     later = growing.model_copy(update={"stage": "subtree", "leaf": 1, "saves": 2, "losses": [30.0, 21.5, 20.0]})
@@ -167,7 +167,6 @@ def test_a_tree_grows_until_it_can_be_asked(ready: Ready, opened: Any) -> None:
     assert "subtree of node 1" in page.locator("#line").inner_text()
     site.ready = ready
     site.status = ready.status
-    page.wait_for_selector("html[data-ready]")
-    page.locator("#generate button").click()
+    page.locator("#generate button").click()  # it waits until the page has become the explorer
     assert tiles(page, "generate").count() == 12
     serving.close()
