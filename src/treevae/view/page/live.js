@@ -49,7 +49,7 @@ export function liveOfNode(bundle, node) {
 }
 
 export function liveTab(bundle, state) {
-  return [placeForm(bundle, state), walkForm(bundle, state), interpolateForm(bundle, state)];
+  return [placeForm(bundle, state), walkForm(bundle), interpolateForm(bundle)];
 }
 
 function placeForm(bundle, state) {
@@ -77,8 +77,7 @@ function placeForm(bundle, state) {
     return call("place", { row: values.get("row").split(/[\s,;]+/).filter(Boolean).map(Number) });
   };
   return form("place", "Place", "a new sample in the tree", [input], ask, (found) => {
-    state.select(found.leaf, false);
-    state.set("tab", "live");
+    state.select(found.leaf, state.opened, "live");
     return placed(bundle, found);
   });
 }
@@ -100,7 +99,7 @@ function walkForm(bundle) {
     (found) => galleryOf(bundle, found.leaves.map((leaf) => leafRow(bundle, leaf))));
 }
 
-function interpolateForm(bundle, state) {
+function interpolateForm(bundle) {
   const most = bundle.n_shown - 1;
   const [a, b] = [bundle.leaves[0].typical[0] ?? 0, bundle.leaves.at(-1).typical[0] ?? most];
   const fields = [field("a", "from sample", { type: "number", min: 0, max: most, value: a }), field("b", "to sample", { type: "number", min: 0, max: most, value: b }), field("steps", "steps", { type: "number", min: 2, max: 16, value: 8 })];
