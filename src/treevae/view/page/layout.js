@@ -51,9 +51,9 @@ function uprightSize(n, levels, width, height, rem, bundle) {
 function lyingSize(n, levels, width, height, rem, bundle) {
   const step = clamp((height - 2 * rem) / n, 2.45 * rem, 7 * rem);
   const narrow = width < 36 * rem;
-  const cardWidth = narrow ? Math.max(10.5 * rem, width - levels * 2.1 * rem - 4.2 * rem) : clamp(width * 0.46, 16 * rem, 42 * rem);
+  const cardWidth = narrow ? Math.max(10.5 * rem, width - levels * 2.1 * rem - 4.2 * rem) : clamp(width * 0.48, 16 * rem, 56 * rem);
   const start = narrow ? 2.9 * rem : 3.6 * rem;
-  const level = clamp((width - cardWidth - start - 2 * rem) / levels, narrow ? 1.9 * rem : 2.6 * rem, 9 * rem);
+  const level = clamp((width - cardWidth - start - 2 * rem) / levels, narrow ? 1.9 * rem : 2.6 * rem, 14 * rem);
   const card = [Math.min(cardWidth, Math.max(11 * rem, width - start - levels * level - rem)), step - 0.4 * rem];
   const first = Math.max(rem * 0.8, (height - n * step) / 2);
   const ratio = bundle.sprites ? bundle.sprites.tile[1] / bundle.sprites.tile[0] : 1;

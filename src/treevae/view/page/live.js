@@ -12,13 +12,7 @@ async function call(path, body) {
   return found;
 }
 
-// The panel is drawn anew at every choice; forms are made once, so that what they show stays.
-const madeForms = new Map();
-
-function once(name, make) {
-  if (!madeForms.has(name)) madeForms.set(name, make());
-  return madeForms.get(name);
-}
+const generateForms = new Map(); // by node: the panel is drawn anew at every choice, what they show stays
 
 function field(name, label, attributes) {
   return element("label", { class: "field" }, label, element("input", { name, ...attributes }));
@@ -48,17 +42,20 @@ const numberOf = (values, name) => Number(values.get(name));
 const galleryOf = (bundle, shown) => element("div", { class: `gallery ${bundle.kind}` }, shown);
 
 export function liveOfNode(bundle, node) {
-  return once(`generate ${node.id}`, () => {
-    const fields = [field("n", "how many", { type: "number", min: 1, max: 64, value: 12, required: true }), seedField(),
-      field("temperature", "temperature", { type: "number", min: 0, max: 2, step: 0.1, value: 1, required: true })];
-    return form("generate", "Generate", "samples that pass through this node", fields,
-      (values) => call("generate", { node: node.id, n: numberOf(values, "n"), seed: numberOf(values, "seed"), temperature: numberOf(values, "temperature") }),
-      (found) => galleryOf(bundle, found.samples.map((shown) => picture(bundle, shown, "generated"))));
-  });
+  if (!generateForms.has(node.id)) generateForms.set(node.id, generateForm(bundle, node));
+  return generateForms.get(node.id);
+}
+
+function generateForm(bundle, node) {
+  const fields = [field("n", "how many", { type: "number", min: 1, max: 64, value: 12, required: true }), seedField(),
+    field("temperature", "temperature", { type: "number", min: 0, max: 2, step: 0.1, value: 1, required: true })];
+  return form("generate", "Generate", "samples that pass through this node", fields,
+    (values) => call("generate", { node: node.id, n: numberOf(values, "n"), seed: numberOf(values, "seed"), temperature: numberOf(values, "temperature") }),
+    (found) => galleryOf(bundle, found.samples.map((shown) => picture(bundle, shown, "generated"))));
 }
 
 export function liveTab(bundle, state) {
-  return once("tab", () => [placeForm(bundle, state), walkForm(bundle), interpolateForm(bundle, state)]);
+  return [placeForm(bundle, state), walkForm(bundle), interpolateForm(bundle, state)];
 }
 
 function placeForm(bundle, state) {
@@ -73,8 +70,7 @@ function placeForm(bundle, state) {
     return call("place", { row: values.get("row").split(/[\s,;]+/).filter(Boolean).map(Number) });
   };
   return form("place", "Place", "a new sample in the tree", fields, ask, (found) => {
-    state.select(found.leaf, state.opened);
-    state.set("tab", "live");
+    state.select(found.leaf, state.opened, "live");
     return placed(bundle, found);
   });
 }

@@ -15,6 +15,7 @@ export class PanelView {
     this.bundle = bundle;
     this.state = state;
     this.host = document.getElementById("panel");
+    this.live = bundle.live ? liveTab(bundle, state) : []; // made once: what came back stays there
     for (const what of ["selected", "tree", "tab"]) state.listen(what, () => this.draw());
     this.draw();
   }
@@ -27,7 +28,7 @@ export class PanelView {
   draw() {
     this.colours = nodeColours(this.bundle, this.state.groups);
     const { tab } = this.state;
-    const body = { node: () => this.nodeBody(), leaves: () => leavesTable(this.bundle, this.state, this.colours), training: () => historyChart(this.bundle), live: () => liveTab(this.bundle, this.state) }[tab]();
+    const body = { node: () => this.nodeBody(), leaves: () => leavesTable(this.bundle, this.state, this.colours), training: () => historyChart(this.bundle), live: () => this.live }[tab]();
     const tabs = this.tabs().map(([name, text]) => element("button", {
       type: "button", role: "tab", id: `tab-${name}`, "aria-selected": String(name === tab), "aria-controls": "tabpanel",
       tabindex: name === tab ? "0" : "-1", onclick: () => this.state.set("tab", name), onkeydown: (event) => this.switchTab(event, name),

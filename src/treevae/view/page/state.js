@@ -54,11 +54,11 @@ export class State {
     if (hidden !== undefined && hidden !== this.selected) this.selected = hidden;
   }
 
-  select(id, open = true) {
+  select(id, open = true, tab = "node") {
     this.selected = this.bundle.fork(id);
     for (const above of this.bundle.path(this.selected).slice(0, -1)) this.unfoldTo(above);
     this.opened = open;
-    this.tab = "node";
+    this.tab = tab;
     this.tell("selected", "tree");
   }
 

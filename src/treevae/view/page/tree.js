@@ -6,6 +6,7 @@ import { isFirst, layoutTree, ribbons, roomBeside } from "./layout.js";
 import { cardOf, samplePicture } from "./pictures.js";
 import { labelBar } from "./labels.js";
 
+const SMALL_SCREEN = "(max-width: 800px)"; // as in the style sheet
 const NARROWEST_COLUMN = 6.2; // rem of a leaf's column; with less room the tree lies down
 
 export class TreeView {
@@ -18,7 +19,7 @@ export class TreeView {
     this.nodes = element("div", { class: "nodes", role: "tree", "aria-label": "Nodes of the tree" });
     this.world = element("div", { class: "world" }, this.svg, this.nodes);
     this.viewport.replaceChildren(this.world);
-    this.zoom = d3.zoom().scaleExtent([0.1, 8]).on("zoom", ({ transform }) => {
+    this.zoom = d3.zoom().scaleExtent([0.1, 8]).filter((event) => this.meant(event)).on("zoom", ({ transform }) => {
       this.world.style.transform = `translate(${transform.x}px,${transform.y}px) scale(${transform.k})`;
     });
     d3.select(this.viewport).call(this.zoom).on("dblclick.zoom", null);
@@ -29,6 +30,16 @@ export class TreeView {
     state.listen("selected", () => this.mark());
     state.listen("hover", () => this.highlight());
     new ResizeObserver(() => this.resized()).observe(this.viewport);
+  }
+
+  get small() {
+    return matchMedia(SMALL_SCREEN).matches;
+  }
+
+  // On a small screen one finger scrolls the page; two zoom and move the tree.
+  meant(event) {
+    if (event.type.startsWith("touch")) return !this.small || event.touches.length > 1;
+    return event.type === "wheel" ? !this.small || event.ctrlKey : !event.ctrlKey && !event.button;
   }
 
   get rem() {
@@ -75,6 +86,8 @@ export class TreeView {
   }
 
   draw() {
+    // the page scrolls there, so that the tree can be as high as its leaves need
+    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, (2.7 * this.state.groups.length + 3) * this.rem)}px` : "";
     const { clientWidth, clientHeight } = this.viewport;
     const first = !this.layout;
     const grown = this.layout && this.state.groups.length !== this.layout.groups.length;
