@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -589,12 +590,10 @@ def explore(
             if browser:
                 open_browser(address)
 
-        try:
+        with suppress(KeyboardInterrupt):
             serve(create_app(site, workers, door), bound, say)
-        except KeyboardInterrupt:
-            typer.echo("Ended.")
-        finally:
-            workers.close()
+        workers.close()
+        typer.echo("Ended.")
 
 
 def _begun(run: Path) -> bool:

@@ -153,8 +153,8 @@ def test_rows_are_placed_on_cards(table: str, opened: Any) -> None:
 
 def test_a_tree_grows_until_it_can_be_asked(ready: Ready, opened: Any) -> None:
     small, door = Tree().split(0), Door("127.0.0.1")
-    growing = Growing(stage="first tree", epoch=2, epochs=15, loss=21.5, progress=0.1, saves=1, losses=[30.0, 21.5], stages=[0],
-                      saved_at="2026-01-01T00:00:00+00:00")  # fmt: skip
+    so_far = {"losses": [30.0, 21.5], "stages": [0], "saves": 1, "saved_at": "2026-01-01T00:00:00+00:00"}
+    growing = Growing(stage="first tree", epoch=2, epochs=15, loss=21.5, progress=0.1, **so_far)
     site = Site(None, Status(state="training", title="digits", tree=shape_of(small), growing=growing))
     serving = _serving(create_app(site, Workers(1), door), door)
     page = opened(next(serving))
