@@ -184,12 +184,12 @@ export class TreeView {
       ? element("span", { class: "badge knob", title: "Unfold" }, icon("plus"))
       : element("span", { class: "badge" }, String(node.leaf));
     const wide = (upright ? card[0] : card[0] - 9 * this.rem) > 8.5 * this.rem;
-    const more = folded ? ` · ${this.bundle.below.get(node.id).length} clusters` : main && wide ? ` · ${percent(main.share)} pure` : "";
+    const more = !wide ? "" : folded ? ` · ${this.bundle.below.get(node.id).length} clusters` : main && node.size ? ` · ${percent(main.share)} pure` : "";
     const words = element("span", { class: "about" },
       element("span", { class: "name", title: node.name }, node.name),
       element("span", { class: "share" }, percent(share), more),
       node.labels ? labelBar(this.bundle, node.labels) : null);
-    const shown = this.bundle.kind === "images"
+    const shown = !node.size ? element("span", { class: "note" }, "no samples") : this.bundle.kind === "images"
       ? element("span", { class: "pictures" }, node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
       : element("span", { class: "marks" }, cardOf(node.marks, upright ? 8 : 4, 1.5));
     const style = tile ? { "--tile": `${tile}px` } : {};
