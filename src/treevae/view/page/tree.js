@@ -87,7 +87,7 @@ export class TreeView {
 
   draw() {
     // the page scrolls there, so that the tree can be as high as its leaves need
-    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, (2.7 * this.state.groups.length + 3) * this.rem)}px` : "";
+    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, (2.7 * this.state.groups.length + 6) * this.rem)}px` : "";
     const { clientWidth, clientHeight } = this.viewport;
     const first = !this.layout;
     const grown = this.layout && this.state.groups.length !== this.layout.groups.length;
