@@ -4,9 +4,9 @@
 
 Balanced trees with 20 and 100 leaves, fitted for one epoch on digits of 28x28 pixels made from scikit-learn's of 8x8:
 the page does not care how good a model is. Reports are opened in Chromium from their file: time to first paint, to a
-page whose views are all drawn and that is free to answer, and from a move of the slider (to two groups, to all leaves) to
-the frame that shows it. Every page is opened anew; the median is kept with all values beside it. Also: seconds to make
-the bundle, and its size.
+page whose views are all drawn and that is free to answer, and from a move of the slider (to two groups, to all leaves)
+to the frame that shows it. Every page is opened anew; the median is kept with all values beside it. Also: seconds to
+make the bundle, and its size.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from treevae.view.snapshot import snapshot
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 QUIETLY = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+WHEN = """([type, name]) => new Promise((done) => new PerformanceObserver((list) => {
+    for (const entry of list.getEntriesByName(name)) done(entry.startTime);
+}).observe({ type, buffered: true }))"""
 AFTER_CUT = """(k) => new Promise((done) => {
     const slider = document.getElementById("cut"), start = performance.now();
     slider.value = k;
@@ -64,10 +67,9 @@ def times(browser: Browser, path: Path) -> dict[str, float]:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready]")
-    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
     found = {
-        "first_paint": page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"),
-        "ready": page.evaluate("performance.getEntriesByName('ready')[0].startTime"),
+        "first_paint": page.evaluate(WHEN, ["paint", "first-contentful-paint"]),
+        "ready": page.evaluate(WHEN, ["mark", "ready"]),
         "cut_to_two": page.evaluate(AFTER_CUT, 2),
         "cut_to_all": page.evaluate(AFTER_CUT, int(path.stem)),
     }

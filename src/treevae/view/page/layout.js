@@ -48,12 +48,15 @@ function uprightSize(n, levels, width, height, rem, bundle) {
   return { step, start, level, first, card, pictures: 3 * rows, most: Math.min(2.6 * rem, step * 0.42, level * 0.55) };
 }
 
-function lyingSize(n, levels, width, height, rem, bundle) {
+function lyingSize(n, levels, screen, height, rem, bundle) {
+  // many leaves are seen from afar, where the page is wider too
+  const afar = Math.max(1, (2.45 * n + 2) * rem / height);
+  const width = screen * afar;
   const step = clamp((height - 2 * rem) / n, 2.45 * rem, 7 * rem);
-  const narrow = width < 36 * rem;
-  const cardWidth = narrow ? Math.max(10.5 * rem, width - levels * 2.1 * rem - 4.2 * rem) : clamp(width * 0.48, 16 * rem, 56 * rem);
+  const narrow = screen < 36 * rem;
+  const cardWidth = narrow ? Math.max(10.5 * rem, screen - levels * 2.1 * rem - 4.2 * rem) : clamp(width * 0.48, 16 * rem, 56 * rem);
   const start = narrow ? 2.9 * rem : 3.6 * rem;
-  const level = clamp((width - cardWidth - start - 2 * rem) / levels, narrow ? 1.9 * rem : 2.6 * rem, 14 * rem);
+  const level = clamp((width - cardWidth - start - 2 * rem) / levels, narrow ? 1.9 * rem : 2.6 * rem, 14 * rem * afar);
   const card = [Math.min(cardWidth, Math.max(11 * rem, width - start - levels * level - rem)), step - 0.4 * rem];
   const first = Math.max(rem * 0.8, (height - n * step) / 2);
   const ratio = bundle.sprites ? bundle.sprites.tile[1] / bundle.sprites.tile[0] : 1;

@@ -87,7 +87,7 @@ export class TreeView {
 
   draw() {
     // the page scrolls there, so that the tree can be as high as its leaves need
-    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, (2.7 * this.state.groups.length + 3) * this.rem)}px` : "";
+    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, (2.7 * this.state.groups.length + 6) * this.rem)}px` : "";
     const { clientWidth, clientHeight } = this.viewport;
     const first = !this.layout;
     const grown = this.layout && this.state.groups.length !== this.layout.groups.length;
@@ -184,12 +184,12 @@ export class TreeView {
       ? element("span", { class: "badge knob", title: "Unfold" }, icon("plus"))
       : element("span", { class: "badge" }, String(node.leaf));
     const wide = (upright ? card[0] : card[0] - 9 * this.rem) > 8.5 * this.rem;
-    const more = folded ? ` · ${this.bundle.below.get(node.id).length} clusters` : main && wide ? ` · ${percent(main.share)} pure` : "";
+    const more = !wide ? "" : folded ? ` · ${this.bundle.below.get(node.id).length} clusters` : main && node.size ? ` · ${percent(main.share)} pure` : "";
     const words = element("span", { class: "about" },
       element("span", { class: "name", title: node.name }, node.name),
       element("span", { class: "share" }, percent(share), more),
       node.labels ? labelBar(this.bundle, node.labels) : null);
-    const shown = this.bundle.kind === "images"
+    const shown = !node.size ? element("span", { class: "note" }, "no samples") : this.bundle.kind === "images"
       ? element("span", { class: "pictures" }, node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
       : element("span", { class: "marks" }, cardOf(node.marks, upright ? 8 : 4, 1.5));
     const style = tile ? { "--tile": `${tile}px` } : {};
