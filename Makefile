@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CHROMIUM ?= /usr/bin/chromium
 
-.PHONY: help demo test lint fmt clean
+.PHONY: help demo test test-browser lint fmt clean
 
 help:  ## what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treevae needs Python 3.11 or newer, $(PYTHON) is " + sys.version)'
@@ -15,11 +16,19 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/ready  ## grow a tree on real pictures, draw it and score it (a few minutes)
+demo: $(VENV)/ready  ## grow a tree on real pictures, draw it, score it, and write its report.html (a few minutes)
 	$(BIN)/treevae demo
 
 test: lint  ## lint, types and all tests that need no GPU
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not gpu'
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not gpu and not browser'
+
+test-browser: $(VENV)/ready  ## the pages in Chromium, which is installed if it is missing and can be
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@if [ ! -x $(CHROMIUM) ]; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq chromium; \
+	  else echo "make test-browser needs $(CHROMIUM): install Debian's package chromium, or say where it is: make test-browser CHROMIUM=PATH"; exit 1; fi; \
+	fi
+	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/browser
 
 lint: $(VENV)/ready  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -92,7 +92,7 @@ def picture_run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 # -- help -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "predict", "sample", "info"])
+@pytest.mark.parametrize("command", ["demo", "fit", "predict", "sample", "info", "report"])
 def test_help_shows_an_example(command: str) -> None:
     assert command in treevae("--help")
     assert f"treevae {command} " in treevae(command, "--help").split("Example:")[1]
@@ -406,6 +406,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> FashionSample:
     part = FashionSample(whole.x_train[:200], whole.y_train[:200], whole.x_test[:100], whole.y_test[:100])
     monkeypatch.setattr(fashion_sample, "load", lambda: part)
     monkeypatch.setitem(demo_module.DEMO, "n_leaves", 3)
+    monkeypatch.setattr("treevae.view.snapshot.find_spec", lambda name: None)  # UMAP takes 20 seconds to start
     return part
 
 
@@ -436,6 +437,10 @@ def test_demo_writes_and_says_what_it_found(small: FashionSample, tmp_path: Path
         assert f"cluster {k}: {(model.labels_ == k).sum()} samples, {note}" in said
     with Image.open(tmp_path / "out" / "tree.png") as picture:
         assert min(picture.size) > 100
+    assert said.rstrip().endswith((tmp_path / "out" / "report.html").as_uri())
+    report = (tmp_path / "out" / "report.html").read_bytes()
+    assert "Wrote" in treevae("report", tmp_path / "out")  # the run remembers what it is about
+    assert abs(len((tmp_path / "out" / "report.html").read_bytes()) - len(report)) < 10  # but for the time
 
 
 def test_demo_spares_a_model_that_it_did_not_write(run: Path) -> None:

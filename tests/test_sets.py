@@ -238,6 +238,8 @@ def test_news20_weighs_the_training_words_only(tmp_path: Path) -> None:
     assert orbit[words.index("orbit")] == 1  # the only known word of that message
     assert np.count_nonzero(orbit) == 1
     assert np.allclose(np.linalg.norm(found.x_train, axis=1), 1, atol=1e-6)
+    assert found.vectorize is not None
+    np.testing.assert_array_equal(found.vectorize(["unheard orbit"]), orbit[None])  # a new text, as it would have been
 
 
 def test_news20_has_at_most_2000_words(tmp_path: Path) -> None:

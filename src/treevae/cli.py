@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .training.runfolder import RunFolder
 
 MODEL = "model.safetensors"
-OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "record.json", "tree.png")
+OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "record.json", "tree.png", "report.html")
 SETTINGS = "run.json"
 INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
 
@@ -57,6 +58,7 @@ app.add_typer(paper, name="paper")
 
 DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
 FIT_HELP = DATA_HELP + " Or a data set of the paper by name, with its recipe: see treevae data."
+REPORT_HELP = "Other samples than those of RUN: a file, a folder or a data set, as in fit."
 SETS_HELP = "mnist, fashion, news20, omniglot, omniglot5, cifar10, cifar100, celeba or digits; by default all."
 DataPath = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that fit wrote, or its model.safetensors.")]
@@ -74,7 +76,8 @@ def demo(
 ) -> None:
     """Grow a tree on 6,000 pictures of clothes, draw it, and score it beside Ward's method.
 
-    Writes the model, a picture of the tree and all numbers. The data come with treevae.
+    Writes the model, a picture of the tree, all numbers, and report.html, a page to explore the tree in a browser. The
+    data come with treevae.
 
     \b
     Example:
@@ -104,6 +107,7 @@ def demo(
     _say_written(found.written)
     if not any(path.suffix == ".png" for path in found.written):
         typer.echo("For the picture of the tree: pip install 'treevae[view]'")
+    typer.echo(f"\nOpen in a browser: {found.written[-1].resolve().as_uri()}")
 
 
 @app.command()
@@ -465,6 +469,136 @@ def info(run: RunPath) -> None:
     if path.parent == run and _unfinished(run):
         typer.echo(f"unfinished  go on with: treevae fit --resume {run}")
     typer.echo("parameters  " + "\n            ".join(f"{name} = {value}" for name, value in parameters.items()))
+
+
+@app.command()
+def report(
+    run: RunPath,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page; by default report.html in RUN.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DATA", help=REPORT_HELP)] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies, if not where fit found it.")
+    ] = None,
+    drop: Drop = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What stands above the page.")] = None,
+    map_method: Annotated[
+        str, typer.Option("--map", help="umap, pca, or auto: UMAP where umap-learn is installed.")
+    ] = "auto",
+) -> None:
+    """Write one page, report.html, that shows a fitted model in a browser, without a network: to look at, to send.
+
+    The tree with its images, words or features, what tells its branches apart, a map of the samples. They are those
+    that RUN was fitted on, where they still lie; of a data set the test samples, with their classes.
+
+    \b
+    Example:
+      treevae report demo
+      treevae report flowers --label species -o flowers.html
+      treevae report runs/mnist --data mnist --root ~/data
+    """
+    path, model = _model_file(run), _load(run)
+    out = path.parent / "report.html" if out is None else out
+    _check_parent(out)
+    from .subject import subject_of
+    from .view.report import write_report
+
+    subject = subject_of(model, run, data, root, drop, label)
+    shown = subject.snapshot(model, map_method=map_method, **({} if title is None else {"title": title}))
+    write_report(shown, out)
+    about = shown.bundle
+    typer.echo(
+        f"{_count(about['n_samples'], 'sample')} in {_count(len(model.tree_.leaves), 'cluster')}; {about['n_shown']:,} "
+        f"of them are shown, on a map by {about['map']['method']}. {out.stat().st_size / 1e6:.1f} MB."
+    )
+    _say_written([out])
+    typer.echo(f"Open in a browser: {out.resolve().as_uri()}")
+
+
+@app.command()
+def explore(
+    run: RunPath,
+    data: Annotated[Path | None, typer.Option(metavar="DATA", help=REPORT_HELP)] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies, if not where fit found it.")
+    ] = None,
+    drop: Drop = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; other machines can only reach another, and need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 is any that is free.")] = 8000,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show a run that is still training while its tree grows.")
+    ] = False,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser, where there is one.")] = True,
+) -> None:
+    """Explore a fitted model in a browser: the page of treevae report, and a model behind it that can be asked.
+
+    Generate samples from any node, place a sample of your own in the tree, walk a draw of the root through all leaves,
+    go from one sample to another. The same calls answer in JSON; /api/openapi.json describes them.
+
+    Only this machine can reach it, unless --host says otherwise; the address that is printed then holds a token. Ctrl-C
+    ends it.
+
+    \b
+    Example:
+      treevae explore demo
+      treevae explore photos-tree --watch --port 0 --no-open
+    """
+    for needed in ("fastapi", "uvicorn", "PIL", "multipart"):
+        if find_spec(needed) is None:
+            raise ValueError(f"treevae explore needs {needed}, which is missing: pip install 'treevae[serve]'")
+    from .serve.app import create_app
+    from .serve.messages import Status
+    from .serve.server import address_of, bind, door_of, open_browser, serve
+    from .serve.site import Ready, Site, Watch
+    from .serve.watching import finished
+    from .serve.workers import Workers
+    from .subject import subject_of
+
+    def prepare() -> Ready:
+        model = _load(run)
+        return Ready.of_subject(model, subject_of(model, run, data, root, drop, label))
+
+    if watch and not _begun(run):
+        raise FileNotFoundError(f"there is no run in {run} to watch; treevae fit -o {run} begins one")
+    if not watch and _unfinished(run) and not (run / MODEL).exists():
+        raise FileNotFoundError(f"the fit in {run} has not ended; see it grow with: treevae explore {run} --watch")
+    door, workers = door_of(host), Workers()
+    with bind(host, port) as bound:  # before the work, so that a port in use is said at once
+        grows = watch and run.is_dir() and not finished(run)
+        if grows:
+            site = Site(None, Status(state="training", title=run.resolve().name))
+            watcher = Watch(site, run, prepare)
+            watcher.look()
+            watcher.start()
+        else:
+            typer.echo("Looking at the samples …")
+            ready = prepare()
+            site = Site(ready, ready.status)
+        address = address_of(bound, door)
+
+        def say() -> None:
+            typer.echo(f"{'Watching' if grows else 'Exploring'} {run} at {address}\nCtrl-C ends it.")
+            if browser:
+                open_browser(address)
+
+        with suppress(KeyboardInterrupt):
+            serve(create_app(site, workers, door), bound, say)
+        workers.close()
+        typer.echo("Ended.")
+
+
+def _begun(run: Path) -> bool:
+    """Whether a fit has begun in the folder, or has ended there."""
+    return _unfinished(run) or any((run / name).exists() for name in (SETTINGS, MODEL)) or run.is_file()
 
 
 # -- RUN --------------------------------------------------------------------------------------------------------

@@ -22,6 +22,9 @@ from .data import fashion_sample
 from .estimator import TreeVAE
 from .experiments.records import scores, versions
 from .metrics import contingency
+from .subject import DEMO as IS_DEMO
+from .subject import SETTINGS, Subject
+from .view.report import write_report
 
 DEMO: dict[str, Any] = {"n_leaves": 10, "epochs": 16, "batch_size": 128, "random_state": 0, "network": "mlp"}
 SCORES = ("DP", "LP", "ACC", "NMI")
@@ -62,7 +65,7 @@ class Demo:
 
 
 def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
-    """What the demo finds; model, picture and numbers are written into the folder, which must exist.
+    """What the demo finds; model, picture, numbers and report are written into the folder, which must exist.
 
     ``changes`` are parameters of the estimator that replace those in ``DEMO``.
     """
@@ -100,6 +103,9 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
     }
     (folder / "metrics.json").write_text(json.dumps(about, indent=2) + "\n")
     written.append(folder / "metrics.json")
+    remembered = {"data": IS_DEMO, "found_at": "", "drop": [], "options": DEMO | dict(changes), IS_DEMO: True}
+    (folder / SETTINGS).write_text(json.dumps(remembered, indent=2) + "\n")
+    written.append(write_report(Subject.of_demo().snapshot(model), folder / "report.html"))
     main_class = _main_class(leaves, data.y_test, len(model.tree_.leaves), data.class_names)
     return Demo(model, main_class, found, elbo, seconds, tuple(written))
 

@@ -474,7 +474,15 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         ask = self.module_.reconstruct_best if path == "best" else self.module_.reconstruct
         return self._to_user(self._ask(X, ask, light=path == "best"))
 
-    def sample(self, n: int = 1, leaf: int | None = None, random_state: Any = None) -> np.ndarray:
+    def sample(
+        self,
+        n: int = 1,
+        leaf: int | None = None,
+        random_state: Any = None,
+        *,
+        node: int | None = None,
+        temperature: float = 1.0,
+    ) -> np.ndarray:
         """New samples from the model, in the form and units of X.
 
         Each is the expected value at a draw of the latents: pictures come without pixel noise.
@@ -488,11 +496,22 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             choose.
         random_state : int, RandomState instance or None
             Where the draws come from; by default the estimator's own ``random_state``.
+        node : int, optional
+            Instead of ``leaf``: a node of ``tree_``, and all samples pass through it.
+        temperature : float, default=1.0
+            Scales the spread of the latents: 0 shows means alone, less than 1 the more usual, more than 1 the odd.
         """
         check_is_fitted(self)
-        node = None if leaf is None else self._node_of(leaf)
+        if leaf is not None and node is not None:
+            raise ValueError(f"leaf={leaf} and node={node} both say where to sample from; give one of them")
+        if not (isinstance(temperature, Real) and 0 <= temperature < np.inf):
+            raise ValueError(f"temperature={temperature!r} must be a number, 0 or more")
+        if node is not None:
+            self.tree_.children(node)  # a number that no node has is refused
+        elif leaf is not None:
+            node = self._node_of(leaf)
         with torch.no_grad():
-            drawn = self.module_.generate(_positive("n", n), self._generator(random_state), node)
+            drawn = self.module_.generate(_positive("n", n), self._generator(random_state), node, float(temperature))
         return self._to_user(drawn.cpu().numpy())
 
     def sample_all_leaves(self, n: int = 1, random_state: Any = None) -> np.ndarray:
@@ -504,6 +523,34 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         with torch.no_grad():
             drawn = self.module_.generate_all(_positive("n", n), self._generator(random_state))
         return self._to_user(drawn.cpu().numpy())
+
+    def interpolate(self, X: Any, steps: int = 8) -> tuple[np.ndarray, np.ndarray]:
+        """The way from one sample to another in so many steps, in the form and units of X, and its leaves.
+
+        The latents of all nodes and the log-odds of all decisions go in straight lines; each step shows what its most
+        probable leaf makes of them. The first and the last step are the two samples as :meth:`reconstruct` shows them.
+
+        Parameters
+        ----------
+        X : two samples as in :meth:`fit`
+        steps : int, default=8
+            How many, both ends included; at least 2.
+
+        Returns
+        -------
+        ndarray of shape (steps, ...)
+        ndarray of shape (steps, n_leaves)
+            The probability of each cluster.
+        """
+        check_is_fitted(self)
+        if _positive("steps", steps) < 2:
+            raise ValueError(f"steps={steps} must be at least 2, the two ends")
+        x = self._to_model(X).to(self._where())
+        if len(x) != 2:
+            raise ValueError(f"X has {len(x)} samples; the way leads from one to another, so give 2")
+        with torch.no_grad():
+            shown, reach = self.module_.interpolate(x, int(steps))
+        return self._to_user(shown.cpu().numpy()), reach.cpu().numpy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safetensors file; :func:`treevae.load` reads it back."""
@@ -550,6 +597,21 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _to_user(self, matrix: np.ndarray) -> np.ndarray:
         return self._form.to_user(self._units.to_user(matrix))
+
+    def _repr_html_inner(self) -> str:
+        """What a notebook shows: scikit-learn's diagram and, once fitted, the tree with its training samples."""
+        diagram = super()._repr_html_inner()
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        tree = self.tree_
+        won = dict(zip(tree.leaves, np.bincount(self.labels_, minlength=len(tree.leaves)).tolist(), strict=True))
+        sizes = {node: sum(won[leaf] for leaf in tree.leaves_below(node)) for node in tree.nodes}
+        share = {node: size / len(self.labels_) for node, size in sizes.items()}
+        return f"<div>{tree.to_svg(share, lambda node: f'{sizes[node]:,} samples')}</div>{diagram}"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown = super()._repr_mimebundle_(**kwargs)
+        return shown | ({"text/html": self._repr_html_inner()} if "text/html" in shown else {})
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from html import escape
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     import networkx
+
+LEAF_STEP, LEVEL_STEP = 34, 44  # pixels from leaf to leaf, and from level to level, of the drawing in a notebook
 
 
 class Tree:
@@ -232,6 +235,43 @@ class Tree:
 
         write(0, "")
         return "\n".join(lines)
+
+    def to_svg(self, share: Mapping[int, float] | None = None, describe: Callable[[int], str] = str) -> str:
+        """A small upright drawing of the tree as SVG; leaves are numbered as clusters.
+
+        Branches are as wide as the ``share`` of the samples that takes them, where it is given; what ``describe`` says
+        of a node is shown to whoever points at it.
+        """
+        x = {leaf: LEAF_STEP * (k + 0.5) for k, leaf in enumerate(self.leaves)}
+        for node in reversed(self.nodes):  # children before parents
+            if below := self._children[node]:
+                x[node] = sum(x[child] for child in below) / len(below)
+        y = {node: LEVEL_STEP * (self.depth(node) + 0.5) for node in self.nodes}
+        parts = []
+        for child in self.nodes[1:]:
+            above = self._parent[child]
+            assert above is not None  # only the root has none
+            middle = (y[above] + y[child]) / 2
+            path = f"M{x[above]:.1f},{y[above]:.1f}C{x[above]:.1f},{middle:.1f} {x[child]:.1f},{middle:.1f} "
+            width = 1.5 if share is None else max(1.0, LEAF_STEP / 2 * share[child])
+            parts.append(f'<path d="{path}{x[child]:.1f},{y[child]:.1f}" stroke-width="{width:.1f}"/>')
+        for node in self.nodes:
+            at, title = f'cx="{x[node]:.1f}" cy="{y[node]:.1f}"', f"<title>{escape(describe(node))}</title>"
+            if not self.is_leaf(node):
+                parts.append(f'<circle {at} r="4" fill="#7a828e" stroke="none">{title}</circle>')
+                continue
+            text = f'<text x="{x[node]:.1f}" y="{y[node] + 4:.1f}" fill="#fff">{self.leaves.index(node)}</text>'
+            parts.append(f'<g fill="#2f6fc4" stroke="none"><circle {at} r="10">{title}</circle>{text}</g>')
+        width, height = LEAF_STEP * len(self.leaves), LEVEL_STEP * len(self.levels)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'role="img" aria-label="tree with {len(self.leaves)} leaves" style="max-width:100%" fill="none" '
+            'stroke="#8fa3bd" font-family="sans-serif" font-size="11" text-anchor="middle">' + "".join(parts) + "</svg>"
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.to_svg()
 
     def __str__(self) -> str:
         return self.draw()

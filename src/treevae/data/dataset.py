@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,7 @@ class DataSet:
     attributes_test: np.ndarray | None = None
     attribute_names: tuple[str, ...] | None = None
     note: str = ""  # in what it is not the published set
+    vectorize: Callable[[Sequence[str]], np.ndarray] | None = None  # turns texts into samples, where these were texts
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.x_train.shape[1:]))

@@ -76,6 +76,29 @@ def read(path: str | os.PathLike[str], drop: Sequence[str] = ()) -> Table:
     raise DataFileError(f"{path} has the ending {kind!r}. {READS}")
 
 
+def read_labels(path: str | os.PathLike[str], name: str, n: int) -> np.ndarray:
+    """The classes of n samples, (n,): the column of a table, or the array of a .npz file, of that name."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            found = arrays.get(name)
+            known = list(arrays)
+    elif kind in TABLES:
+        import pandas
+
+        frame = pandas.read_parquet(path) if kind == ".parquet" else _read_csv(path)
+        known = [str(column) for column in frame.columns]
+        found = frame[name].to_numpy() if name in frame.columns else None
+    else:
+        raise DataFileError(f"{path} has no labels in it; only tables and .npz files can have them")
+    if found is None:
+        raise DataFileError(f"{path} has no {name!r} for labels; it has {_quoted(known)}")
+    if found.shape != (n,):
+        raise DataFileError(f"{name!r} in {path} has shape {found.shape}; labels of {n} samples must be ({n},)")
+    return found if found.dtype.kind in "iub" else found.astype(str)
+
+
 def _checked(X: np.ndarray, path: Path) -> np.ndarray:
     """X, if it is an array of finite numbers with at least one sample."""
     if X.dtype.kind not in "fiub":

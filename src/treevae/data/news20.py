@@ -5,8 +5,10 @@ Headers, footers and quotes are kept, as in the paper, so the vectors know more 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,18 +30,28 @@ def _read(folder: Path) -> DataSet:
         raise DataFileError(f"{folder} has groups in only one of {' and '.join(PARTS)}: {one_sided}; expected in both")
     vectorizer = TfidfVectorizer(max_features=N_WORDS, dtype=np.float32)
     try:
-        x_train, x_test = vectorizer.fit_transform(_texts(train)), vectorizer.transform(_texts(test))
+        x_train = vectorizer.fit_transform(_texts(train))
     except ValueError as error:  # scikit-learn's word for messages without words
         raise DataFileError(f"{folder / PARTS[0]} has no words in its messages: {error}") from error
     return DataSet(
         "news20",
-        np.minimum(x_train.toarray(), 1),  # a norm of 1 is rounded to a little more at times
+        _dense(x_train),
         _labels(train),
-        np.minimum(x_test.toarray(), 1),
+        vectorize(vectorizer, _texts(test)),
         _labels(test),
         tuple(train),
         feature_names=tuple(vectorizer.get_feature_names_out()),
+        vectorize=partial(vectorize, vectorizer),
     )
+
+
+def vectorize(vectorizer: Any, texts: Iterable[str]) -> np.ndarray:
+    """Texts as samples: the weights of the words that the training messages made known."""
+    return _dense(vectorizer.transform(texts))
+
+
+def _dense(weights: Any) -> np.ndarray:
+    return np.minimum(weights.toarray(), 1)  # a norm of 1 is rounded to a little more at times
 
 
 def _count(folder: Path) -> Size:

@@ -109,31 +109,39 @@ class TreeVAEModule(nn.Module):
         send(0, torch.arange(len(x), device=x.device), torch.empty(0))
         return result
 
-    def generate(self, n: int, generator: torch.Generator, leaf: int | None = None) -> Tensor:
+    def generate(self, n: int, generator: torch.Generator, node: int | None = None, temperature: float = 1.0) -> Tensor:
         """The expected x of n draws from the prior: (n, features).
 
-        Each draw goes down the tree as the prior routers decide. With a ``leaf`` (a node) only draws that end there
-        are wanted: n of 64 n draws are taken, in proportion to the probability that the routers send them there.
+        Each draw goes down the tree as the prior routers decide. With a ``node`` only draws that pass through it, or
+        end there, are wanted: n of 64 n draws are taken, in proportion to the probability that the routers send them
+        there. ``temperature`` scales the spread of every z around its mean; the routers judge what comes of it.
         """
         if n > GENERATE_BLOCK:
             sizes = [min(GENERATE_BLOCK, n - done) for done in range(0, n, GENERATE_BLOCK)]
-            return torch.cat([self.generate(size, generator, leaf) for size in sizes])
-        layout, draws = self.nodes.layout, n if leaf is None else 64 * n
-        z = descent.generate(self.nodes, descent.noise_for(self.nodes, draws, generator))
-        log_reach = descent.log_reach(self.nodes, descent.prior_logits(self.nodes, z))[
-            layout.leaf_rows
-        ]  # (leaf, draws)
-        if leaf is None:
+            return torch.cat([self.generate(size, generator, node, temperature) for size in sizes])
+        node = None if node == 0 else node  # every draw passes through the root
+        layout, draws = self.nodes.layout, n if node is None else 64 * n
+        noise = [temperature * level for level in descent.noise_for(self.nodes, draws, generator)]
+        z = descent.generate(self.nodes, noise)
+        log_reach = descent.log_reach(self.nodes, descent.prior_logits(self.nodes, z))  # (node, draws)
+        at_leaves = log_reach[layout.leaf_rows]
+        if node is None:
             taken = torch.arange(n, device=log_reach.device)
-            where = torch.multinomial(log_reach.exp().T, 1, generator=generator).squeeze(1)
         else:
-            i = layout.leaves.index(NodeKey(0, leaf))
-            taken = torch.multinomial(log_reach[i].softmax(0), n, generator=generator)
-            where = torch.full_like(taken, i)
+            through = log_reach[layout.nodes.index(NodeKey(0, node))]
+            taken = torch.multinomial(through.softmax(0), n, generator=generator)
+            below = {NodeKey(0, leaf) for leaf in self.tree.leaves_below(node)}
+            outside = torch.tensor([key not in below for key in layout.leaves], device=log_reach.device)
+            at_leaves = at_leaves.masked_fill(outside[:, None], -torch.inf)
+        if node is not None and self.tree.is_leaf(node):  # nothing left to decide
+            where = torch.full_like(taken, layout.leaves.index(NodeKey(0, node)))
+        else:
+            where = torch.multinomial(at_leaves[:, taken].softmax(0).T, 1, generator=generator).squeeze(1)
         result = torch.empty(n, math.prod(self.arch.input_shape), device=log_reach.device, dtype=log_reach.dtype)
+        decoders = self.nodes.rows()["decoder"]
         for i in where.unique().tolist():
             rows, key = (where == i).nonzero().squeeze(1), layout.leaves[i]
-            decoder = frozen_row(*self.nodes.rows()["decoder"][key])
+            decoder = frozen_row(*decoders[key])
             result[rows] = self.arch.likelihood_model.mean(decoder(self._z_of(z, key.node)[:, taken[rows]]))[0]
         return result
 
@@ -145,6 +153,20 @@ class TreeVAEModule(nn.Module):
         z = descent.generate(self.nodes, descent.noise_for(self.nodes, n, generator))
         means = descent.decode(self.nodes, z, self._expected)
         return means[self.nodes.layout.shown_leaves].transpose(0, 1)
+
+    def interpolate(self, x: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """The way from the first to the second row of x: expected x (steps, features) and reach (steps, leaf).
+
+        The posterior mean of every node's z and the posterior routers' log-odds go in straight lines; each step shows
+        what its most probable leaf decodes. So the ends are what :meth:`reconstruct_best` makes of the two.
+        """
+        found = descent.infer(self.nodes, self.d(x), noise=None)
+        t = torch.linspace(0, 1, steps, device=x.device, dtype=x.dtype)
+        z = [torch.lerp(at[:, :1], at[:, 1:], t[:, None]) for at in found.z]  # (node, steps, latent)
+        logits = torch.lerp(found.logit_q[:, :1], found.logit_q[:, 1:], t)
+        reach = descent.log_reach(self.nodes, logits)[self.nodes.layout.shown_rows].exp().T
+        means = descent.decode(self.nodes, z, self._expected)[self.nodes.layout.shown_leaves]  # (leaf, steps, features)
+        return means[reach.argmax(1), torch.arange(steps, device=x.device)], reach
 
     def _expected(self, output: Tensor, run_of: Tensor) -> Tensor:
         return self.arch.likelihood_model.mean(output)

@@ -91,26 +91,42 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if KEY not in metadata:
-                raise ModelFileError(f"{path} is a safetensors file, but not one that treevae wrote")
-            about = json.loads(metadata[KEY])
-            version = about.pop("format", None) if isinstance(about, dict) else None
-            if not isinstance(version, int):
-                raise ModelFileError(f"{path} does not say which format it has; it was not written by treevae")
-            if version > FORMAT:
-                raise ModelFileError(f"{path} has format {version}; this treevae reads up to {FORMAT}, update it")
+            about = _about(path, metadata)
             names = file.keys()
             tensors = {name: file.get_tensor(name).clone() for name in names}  # copies, as it maps the file's memory
     except SafetensorError as error:
         raise ModelFileError(f"{path} is not a treevae model, or was cut short: {error}") from error
-    except json.JSONDecodeError as error:
-        raise ModelFileError(f"{path} has unreadable metadata: {error}") from error
     written, found = metadata.get(CHECKSUM), _checksum(metadata[KEY], tensors)
     if written is not None and written != found:
         raise ModelFileError(
             f"{path} is damaged: its checksum is {found}, but it was written with {written}; use another copy of it"
         )
     return about, tensors
+
+
+def peek(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The JSON of a file alone, fast and without its tensors, hence without their checksum."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return _about(Path(path), file.metadata() or {})
+    except SafetensorError as error:
+        raise ModelFileError(f"{path} is not a treevae model, or was cut short: {error}") from error
+
+
+def _about(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    """The JSON in a file's metadata, without its format."""
+    if KEY not in metadata:
+        raise ModelFileError(f"{path} is a safetensors file, but not one that treevae wrote")
+    try:
+        about = json.loads(metadata[KEY])
+    except json.JSONDecodeError as error:
+        raise ModelFileError(f"{path} has unreadable metadata: {error}") from error
+    version = about.pop("format", None) if isinstance(about, dict) else None
+    if not isinstance(version, int):
+        raise ModelFileError(f"{path} does not say which format it has; it was not written by treevae")
+    if version > FORMAT:
+        raise ModelFileError(f"{path} has format {version}; this treevae reads up to {FORMAT}, update it")
+    return about
 
 
 def _checksum(text: str, tensors: dict[str, torch.Tensor]) -> str:

@@ -296,12 +296,29 @@ class RunFolder:
         return checkpoint.restated(error, f"cannot {what} {self.path}: {checkpoint.reason(error)}. {kept}; {advice}")
 
 
+def peek(path: str | os.PathLike[str]) -> tuple[int, dict[str, Any], float] | None:
+    """The number of a run's newest state, what was saved of it but for tensors, and when; None if there is none.
+
+    For lookers-on: the folder is neither made nor locked, and files that vanish or cannot be read are passed over.
+    """
+    found = []
+    for name in STATES:
+        file = Path(path) / name
+        with suppress(OSError, ModelFileError):
+            found.append((*_inner(file, checkpoint.peek(file)), file.stat().st_mtime))
+    return max(found, key=lambda state: state[0], default=None)
+
+
 def _read_state(path: Path) -> State:
     about, tensors = checkpoint.read(path)
+    return State(*_inner(path, about), tensors, path)
+
+
+def _inner(path: Path, about: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     number, inner = about.get("number"), about.get("state")
     if not isinstance(number, int) or not isinstance(inner, dict):
         raise ModelFileError(f"{path} is a treevae file, but not the state of a run")
-    return State(number, inner, tensors, path)
+    return number, inner
 
 
 if sys.platform == "win32":

@@ -88,7 +88,7 @@ def leaf_words(tree: Tree, labels: Any, X: Any, names: Sequence[str], n: int = 8
     n
         How many words at most; a leaf without samples has none.
     """
-    words = _Words.of(tree, labels, X, names)
+    words = Words.of(tree, labels, X, names)
     return [words.above(leaf, words.totals.mean_outside(leaf), n) for leaf in tree.leaves]
 
 
@@ -97,7 +97,7 @@ def split_words(tree: Tree, labels: Any, X: Any, names: Sequence[str], n: int = 
 
     A node that pruning has left alone takes those of the node above it.
     """
-    words = _Words.of(tree, labels, X, names)
+    words = Words.of(tree, labels, X, names)
     return {node: words.above(node, words.totals.mean(rival), n) for node, rival in words.totals.rivals.items()}
 
 
@@ -133,13 +133,13 @@ def leaf_attributes(
     n
         How many at most; a leaf without samples has none.
     """
-    totals = _attribute_totals(tree, labels, attributes, names)
+    totals = attribute_totals(tree, labels, attributes, names)
     overall = totals.mean(0)
     found = []
     for leaf in tree.leaves:
         inside = totals.mean(leaf)
         difference = np.abs(attribute_contrast(inside, overall, overall)) * (totals.sizes[leaf] > 0)
-        found.append([Frequency(str(names[i]), float(inside[i]), float(overall[i])) for i in _largest(difference, n)])
+        found.append([Frequency(str(names[i]), float(inside[i]), float(overall[i])) for i in largest(difference, n)])
     return found
 
 
@@ -151,7 +151,7 @@ def split_attributes(
     The difference is measured as in :func:`leaf_attributes`. A node that pruning has left alone takes those of the node
     above it.
     """
-    totals = _attribute_totals(tree, labels, attributes, names)
+    totals = attribute_totals(tree, labels, attributes, names)
     return {
         node: _named(names, attribute_contrast(totals.mean(node), totals.mean(rival), totals.mean(0)), n)
         for node, rival in totals.rivals.items()
@@ -170,7 +170,7 @@ def main_classes(tree: Tree, labels: Any, classes: np.ndarray) -> list[tuple[str
     ``classes`` names the class of each sample; of equally frequent ones the first in the alphabet is taken.
     """
     names, members = _members(classes)
-    totals = Totals.of(tree, _checked_labels(tree, labels, len(classes)), members)
+    totals = Totals.of(tree, checked_labels(tree, labels, len(classes)), members)
     shares = [totals.mean(leaf) for leaf in tree.leaves]
     return [(names[share.argmax()], float(share.max())) if share.any() else None for share in shares]
 
@@ -191,7 +191,7 @@ def _members(classes: np.ndarray) -> tuple[list[str], np.ndarray]:
 
 
 @dataclass(frozen=True)
-class _Words:
+class Words:
     """The weights of words in a tree, and what their contrasts are measured by."""
 
     totals: Totals
@@ -200,28 +200,35 @@ class _Words:
     frequency: np.ndarray  # share of the samples that have the word; 1 for signs that are no words, to silence them
 
     @classmethod
-    def of(cls, tree: Tree, labels: Any, X: Any, names: Sequence[str]) -> _Words:
-        X = _checked_table("X", X, names)
+    def of(cls, tree: Tree, labels: Any, X: Any, names: Sequence[str]) -> Words:
+        """The words of a tree whose leaf k holds the rows of X that are labelled k."""
+        X = checked_table("X", X, names)
         if X.min() < 0:
             raise ValueError(f"X has weights down to {X.min():g}; weights of words, as TF-IDF or counts, are 0 or more")
         is_word = [any(sign.isalnum() for sign in name) for name in names]
         frequency = np.where(is_word, (X > 0).mean(axis=0), 1.0)
-        return cls(Totals.of(tree, _checked_labels(tree, labels, len(X)), X), names, float(X.mean()), frequency)
+        return cls(Totals.of(tree, checked_labels(tree, labels, len(X)), X), names, float(X.mean()), frequency)
+
+    def contrast(self, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+        """The contrast of each word between two mean weights, 0 where it is not heavier inside."""
+        return word_contrast(inside, outside, self.floor, self.frequency)
 
     def above(self, node: int, outside: np.ndarray, n: int) -> list[str]:
         """The n words that are most above their mean weights outside."""
-        return _named(self.names, word_contrast(self.totals.mean(node), outside, self.floor, self.frequency), n)
+        return _named(self.names, self.contrast(self.totals.mean(node), outside), n)
 
 
-def _attribute_totals(tree: Tree, labels: Any, attributes: Any, names: Sequence[str]) -> Totals:
-    attributes = _checked_table("attributes", attributes, names)
+def attribute_totals(tree: Tree, labels: Any, attributes: Any, names: Sequence[str]) -> Totals:
+    """How many samples of each node have each attribute."""
+    attributes = checked_table("attributes", attributes, names)
     if not np.isin(attributes, (0, 1)).all():
         odd = attributes[~np.isin(attributes, (0, 1))][0]
         raise ValueError(f"attributes holds {odd:g}; it must say True or False, or 1 and 0")
-    return Totals.of(tree, _checked_labels(tree, labels, len(attributes)), attributes)
+    return Totals.of(tree, checked_labels(tree, labels, len(attributes)), attributes)
 
 
-def _checked_table(parameter: str, values: Any, names: Sequence[str]) -> np.ndarray:
+def checked_table(parameter: str, values: Any, names: Sequence[str]) -> np.ndarray:
+    """The values as an array with a row for each sample and a column for each name; else an error."""
     values = np.asarray(as_array(values))
     if values.ndim != 2 or not len(values):
         raise ValueError(f"{parameter} has shape {values.shape}; it must have a row for each sample, (n, {len(names)})")
@@ -230,7 +237,8 @@ def _checked_table(parameter: str, values: Any, names: Sequence[str]) -> np.ndar
     return values
 
 
-def _checked_labels(tree: Tree, labels: Any, n: int) -> np.ndarray:
+def checked_labels(tree: Tree, labels: Any, n: int) -> np.ndarray:
+    """The labels as n positions in ``tree.leaves``; else an error."""
     labels = np.asarray(labels)
     if labels.shape != (n,):
         raise ValueError(f"labels has shape {labels.shape}; with {n} samples it must be ({n},)")
@@ -239,11 +247,11 @@ def _checked_labels(tree: Tree, labels: Any, n: int) -> np.ndarray:
     return labels
 
 
-def _largest(values: np.ndarray, n: int) -> np.ndarray:
+def largest(values: np.ndarray, n: int) -> np.ndarray:
     """The positions of the n largest values above 0, largest first."""
     order = np.argsort(-values, kind="stable")[:n]
     return order[values[order] > 0]
 
 
 def _named(names: Sequence[str], contrast: np.ndarray, n: int) -> list[str]:
-    return [str(names[i]) for i in _largest(contrast, n)]
+    return [str(names[i]) for i in largest(contrast, n)]

@@ -40,7 +40,7 @@ def leaf_cards(
     The real images are the most typical ones: of those that the leaf wins, those with the highest q(leaf|x), in that
     order; equals stand as in X.
     """
-    tree, form, span = model.tree_, InputForm.of(X), _span(X)
+    tree, form, span = model.tree_, InputForm.of(X), span_of(X)
     chance = check_random_state(random_state)
     labels = reach.argmax(1)
     held = [None] * len(tree.leaves) if classes is None else main_classes(tree, labels, classes)
@@ -49,8 +49,8 @@ def leaf_cards(
         won = np.flatnonzero(labels == k)
         typical = won[np.argsort(-reach[won, k], kind="stable")][:n_real]
         main_class, purity = main or (None, 0.0)
-        generated = _pixels(model.sample(n_generated, leaf=k, random_state=chance), form, span)
-        cards.append(LeafCard(len(won) / len(X), main_class, purity, _pixels(X[typical], form, span), generated))
+        generated = pixels_of(model.sample(n_generated, leaf=k, random_state=chance), form, span)
+        cards.append(LeafCard(len(won) / len(X), main_class, purity, pixels_of(X[typical], form, span), generated))
     return cards
 
 
@@ -64,12 +64,12 @@ def image_form(X: np.ndarray) -> InputForm:
     return form
 
 
-def _span(X: np.ndarray) -> tuple[float, float]:
+def span_of(X: np.ndarray) -> tuple[float, float]:
     """The values drawn as black and white: 0 and 1, or further apart where X goes beyond them."""
     return (0.0, 1.0) if X.dtype == np.uint8 else (min(0.0, float(X.min())), max(1.0, float(X.max())))
 
 
-def _pixels(images: np.ndarray, form: InputForm, span: tuple[float, float]) -> np.ndarray:
+def pixels_of(images: np.ndarray, form: InputForm, span: tuple[float, float]) -> np.ndarray:
     """The images as (n, h, w, 3 or 4) in [0, 1]."""
     if not len(images):
         return np.empty((0, *form.shape[1:], 3))

@@ -72,7 +72,7 @@ def tree_picture(
     usual = IMAGES_UPRIGHT if upright else IMAGES_LYING
     n_real = _at_least_1("n_real", usual[0] if n_real is None else n_real)
     n_generated = _at_least_1("n_generated", usual[1] if n_generated is None else n_generated)
-    classes = None if y is None else _named(y, class_names, len(X))
+    classes = None if y is None else named_classes(y, class_names, len(X))
     reach = model.predict_proba(X)
     labels = reach.argmax(1)
     cards = leaf_cards(model, X, reach, classes, n_real, n_generated, random_state)
@@ -118,7 +118,7 @@ def word_picture(
     tree, labels = model.tree_, model.predict(X)
     words = leaf_words(tree, labels, X, names, n_words)
     notes = split_words(tree, labels, X, names)
-    held = None if y is None else main_classes(tree, labels, _named(y, class_names, len(labels)))
+    held = None if y is None else main_classes(tree, labels, named_classes(y, class_names, len(labels)))
     return draw_words(Leafage(tree, Layout.of(tree, labels), f"{len(labels):,} texts", held, notes), words, n_words)
 
 
@@ -168,7 +168,7 @@ def _at_least_1(name: str, n: Any) -> int:
     return int(n)
 
 
-def _named(y: Any, class_names: Sequence[str] | None, n: int) -> np.ndarray:
+def named_classes(y: Any, class_names: Sequence[str] | None, n: int) -> np.ndarray:
     """The name of each sample's class, (n,)."""
     y = np.asarray(as_array(y))
     if y.shape != (n,):

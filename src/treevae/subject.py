@@ -1,0 +1,118 @@
+"""What a report is about: the samples of a run, found again by what the run remembers, and what is known of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .data import fashion_sample
+from .data.files import DataFileError, read, read_labels
+from .data.sets import load
+from .recipes import RECIPES
+from .view.snapshot import Snapshot, snapshot
+
+if TYPE_CHECKING:
+    from .data.dataset import DataSet
+    from .estimator import TreeVAE
+
+SETTINGS = "run.json"  # what a run remembers
+DEMO = "demo"  # the data of a run that the demo wrote
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Samples, and what is known of them; what is not known is None."""
+
+    X: Any
+    title: str
+    y: np.ndarray | None = None
+    class_names: Sequence[str] | None = None
+    names: Sequence[str] | None = None  # of features
+    attributes: np.ndarray | None = None
+    attribute_names: Sequence[str] | None = None
+    vectorize: Callable[[Sequence[str]], np.ndarray] | None = None  # turns texts into samples
+
+    @classmethod
+    def of_set(cls, data: DataSet) -> Subject:
+        """The test samples of a data set."""
+        return cls(
+            data.x_test,
+            data.name,
+            data.y_test,
+            data.class_names if data.y_test is not None else None,
+            data.feature_names,
+            data.attributes_test,
+            data.attribute_names,
+            data.vectorize,
+        )
+
+    @classmethod
+    def of_demo(cls) -> Subject:
+        """The test images of the demo."""
+        data = fashion_sample.load()
+        return cls(data.x_test, "Fashion-MNIST, a sample", data.y_test, data.class_names)
+
+    @classmethod
+    def of_file(cls, model: TreeVAE, path: Path, drop: Sequence[str], label: str | None) -> Subject:
+        """The samples of a file or folder; ``label`` names the column, or the array of an npz, with the classes."""
+        dropped = list(drop)
+        if label is not None and label not in dropped and path.suffix.lower() in (".csv", ".parquet"):
+            dropped.append(label)
+        table = read(path, dropped)
+        X = table.frame if hasattr(model, "feature_names_in_") else table.X
+        y = None if label is None else read_labels(path, label, len(table.X))
+        return cls(X, path.stem or str(path), y, names=table.feature_names)
+
+    def snapshot(self, model: TreeVAE, **how: Any) -> Snapshot:
+        """The bundle of a model with these samples; ``how`` are further arguments of ``snapshot``."""
+        given = {
+            "class_names": self.class_names,
+            "attributes": self.attributes,
+            "attribute_names": self.attribute_names,
+            "title": self.title,
+        }
+        return snapshot(model, self.X, self.y, self.names, **given | how)
+
+
+def subject_of(
+    model: TreeVAE,
+    run: Path,
+    data: Path | None = None,
+    root: Path | None = None,
+    drop: Sequence[str] | None = None,
+    label: str | None = None,
+) -> Subject:
+    """The samples of a run: those it remembers, or others that ``data`` names, a file, a folder or a data set.
+
+    Of a data set, which is found below ``root``, the test samples are taken.
+    """
+    if data is not None and str(data) not in RECIPES:
+        return Subject.of_file(model, data, drop or (), label)
+    named: dict[str, Any] = {"data": str(data), "found_at": "", "set": True}
+    settings = _remembered(run) if data is None else named
+    if settings.get(DEMO):
+        return Subject.of_demo()
+    if settings.get("set"):
+        return Subject.of_set(load(settings["data"], root or settings["found_at"] or None))
+    path = next((path for name in ("found_at", "data") if (path := Path(settings[name])).exists()), None)
+    if path is None:
+        raise DataFileError(f"the samples of {run} are not at {settings['found_at']} any more; name them with --data")
+    return Subject.of_file(model, path, settings["drop"] if drop is None else drop, label)
+
+
+def _remembered(run: Path) -> dict[str, Any]:
+    path = (run if run.is_dir() else run.parent) / SETTINGS
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        if not {"data", "found_at", "drop"} <= set(settings):
+            raise ValueError("it lacks an entry")
+    except FileNotFoundError as error:
+        raise DataFileError(f"{run} does not remember its samples (no {SETTINGS}); name them with --data") from error
+    except ValueError as error:
+        raise DataFileError(f"{path} cannot be read: {error}; name the samples with --data") from error
+    return settings

@@ -1,0 +1,148 @@
+// What needs the model, on a page that a server has sent: generate, place, walk, interpolate.
+
+import { element, percent } from "./dom.js";
+import { picture, samplePicture } from "./pictures.js";
+
+async function call(path, body) {
+  const isForm = body instanceof FormData;
+  const headers = isForm ? {} : { "Content-Type": "application/json" };
+  const answer = await fetch(`/api/${path}`, { method: "POST", headers, body: isForm ? body : JSON.stringify(body) });
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(found.error ?? `The server answered ${answer.status}`);
+  return found;
+}
+
+const generateForms = new Map(); // by node: the panel is drawn anew at every choice, what they show stays
+
+function field(name, label, attributes) {
+  return element("label", { class: "field" }, label, element("input", { name, ...attributes }));
+}
+
+const seedField = () => field("seed", "seed", { type: "number", min: 0, max: 4294967295, value: 0, required: true });
+
+// A form whose button calls the server and shows what comes back, or why nothing does.
+function form(id, title, note, fields, ask, show) {
+  const result = element("div", { class: "result", "aria-live": "polite" });
+  const made = element("form", { id, class: "part live" }, element("h3", {}, title, element("small", {}, note)), element("div", { class: "fields" }, fields, element("button", { type: "submit" }, title)), result);
+  made.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    made.classList.add("busy");
+    try {
+      result.replaceChildren(...[show(await ask(new FormData(made)))].flat());
+    } catch (error) {
+      result.replaceChildren(element("p", { class: "error" }, error.message));
+    }
+    made.classList.remove("busy");
+  });
+  return made;
+}
+
+const numberOf = (values, name) => Number(values.get(name));
+
+const galleryOf = (bundle, shown) => element("div", { class: `gallery ${bundle.kind}` }, shown);
+
+export function liveOfNode(bundle, node) {
+  if (!generateForms.has(node.id)) generateForms.set(node.id, generateForm(bundle, node));
+  return generateForms.get(node.id);
+}
+
+function generateForm(bundle, node) {
+  const fields = [field("n", "how many", { type: "number", min: 1, max: 64, value: 12, required: true }), seedField(),
+    field("temperature", "temperature", { type: "number", min: 0, max: 2, step: 0.1, value: 1, required: true })];
+  return form("generate", "Generate", "samples that pass through this node", fields,
+    (values) => call("generate", { node: node.id, n: numberOf(values, "n"), seed: numberOf(values, "seed"), temperature: numberOf(values, "temperature") }),
+    (found) => galleryOf(bundle, found.samples.map((shown) => picture(bundle, shown, "generated"))));
+}
+
+export function liveTab(bundle, state) {
+  return [placeForm(bundle, state), walkForm(bundle), interpolateForm(bundle, state)];
+}
+
+function placeForm(bundle, state) {
+  const kind = bundle.accepts[0]; // the first is the handiest
+  const fields = { image: imageFields, text: () => [wide("text", "a text", 4)], row: () => [wide("row", `a row: ${bundle.n_features} numbers`, 3)] }[kind]();
+  const ask = (values) => {
+    if (kind === "image") {
+      values.set("invert", values.has("invert") ? "true" : "false");
+      return call("place/image", values);
+    }
+    if (kind === "text") return call("place", { text: values.get("text") });
+    return call("place", { row: values.get("row").split(/[\s,;]+/).filter(Boolean).map(Number) });
+  };
+  return form("place", "Place", "a new sample in the tree", fields, ask, (found) => {
+    state.select(found.leaf, state.opened, "live");
+    return placed(bundle, found);
+  });
+}
+
+const wide = (name, label, rows) => element("label", { class: "field wide" }, label, element("textarea", { name, rows, required: true }));
+
+function imageFields() {
+  const file = element("input", { type: "file", name: "image", accept: "image/*", required: true });
+  const drop = element("label", { class: "field drop" }, "drop an image here, or choose one", file);
+  drop.addEventListener("dragover", (event) => event.preventDefault());
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    file.files = event.dataTransfer.files;
+    file.form.requestSubmit();
+  });
+  return [drop, element("label", { class: "field check" }, element("input", { type: "checkbox", name: "invert" }), "exchange black and white")];
+}
+
+function placed(bundle, found) {
+  const steps = found.path.map(({ node, probability }) => element("li", {}, bundle.node.get(node).name, element("b", {}, percent(probability))));
+  const shown = [["sample", "as it came"], ["reconstruction", "as the model sees it"]].map(([key, text]) =>
+    element("figure", {}, picture(bundle, found[key], text), element("figcaption", {}, text)));
+  return element("div", { class: "placed", "data-leaf": found.leaf }, shown, element("ol", { class: "way" }, steps));
+}
+
+function leafRow(bundle, { leaf, probability, picture: shown }) {
+  const { name, leaf: number } = bundle.node.get(leaf);
+  return element("figure", { title: name }, picture(bundle, shown, name), element("figcaption", {}, `${number} · ${percent(probability)}`));
+}
+
+// A field for the number of a sample, with its picture.
+function sampleField(bundle, name, label, attributes) {
+  const seen = element("span", { class: "seen" });
+  const made = field(name, label, { type: "number", min: 0, max: bundle.n_shown - 1, ...attributes });
+  const input = made.querySelector("input");
+  const look = () => {
+    const { value } = input;
+    seen.replaceChildren(...(value !== "" && input.validity.valid ? [samplePicture(bundle, Number(value))] : []));
+  };
+  input.addEventListener("input", look);
+  look();
+  made.append(seen);
+  return made;
+}
+
+function walkForm(bundle) {
+  const fields = [sampleField(bundle, "sample", "sample, or none", {}), seedField()];
+  return form("walk", "Walk", "through all leaves, of a sample or of a draw of the root", fields,
+    (values) => call("walk", { sample: values.get("sample") === "" ? null : numberOf(values, "sample"), seed: numberOf(values, "seed") }),
+    (found) => galleryOf(bundle, found.leaves.map((leaf) => leafRow(bundle, leaf))));
+}
+
+function interpolateForm(bundle, state) {
+  const first = bundle.leaves[0].typical[0] ?? 0;
+  const last = bundle.leaves.at(-1).typical[0] ?? bundle.n_shown - 1;
+  const fields = [sampleField(bundle, "a", "from sample", { value: first, required: true }), sampleField(bundle, "b", "to sample", { value: last, required: true }),
+    field("steps", "steps", { type: "number", min: 2, max: 16, value: 8, required: true })];
+  const made = form("interpolate", "Interpolate", "between two samples: click them on the map, or give their numbers", fields,
+    (values) => call("interpolate", { a: numberOf(values, "a"), b: numberOf(values, "b"), steps: numberOf(values, "steps") }),
+    (found) => galleryOf(bundle, found.frames.map((frame) => leafRow(bundle, frame))));
+  pickOnMap(state, [made.elements.a, made.elements.b]);
+  return made;
+}
+
+// While this tab is open, clicks on points of the map fill the fields in turn.
+function pickOnMap(state, inputs) {
+  let next = 0;
+  document.getElementById("map").addEventListener("click", (event) => {
+    if (state.tab !== "live" || state.sample === null) return;
+    event.stopPropagation();
+    inputs[next].value = state.sample;
+    inputs[next].dispatchEvent(new Event("input"));
+    next = 1 - next;
+  }, true);
+}

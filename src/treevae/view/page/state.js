@@ -1,0 +1,83 @@
+// What the reader has chosen. Whoever shows it listens.
+
+export class State {
+  constructor(bundle) {
+    this.bundle = bundle;
+    this.listeners = [];
+    this.folded = new Set();
+    this.selected = bundle.root;
+    this.opened = false; // whether the reader has asked for the panel: on small screens it covers the page
+    this.hovered = null; // a node
+    this.sample = null; // a sample that is pointed at
+    this.colour = "groups";
+    this.tab = "node";
+    this.cut(Math.min(bundle.leaves.length, MOST_AT_FIRST), false);
+  }
+
+  listen(what, then) {
+    this.listeners.push([what, then]);
+  }
+
+  tell(...what) {
+    for (const [wanted, then] of this.listeners) if (what.includes(wanted)) then(what);
+  }
+
+  // The groups that are shown, from left to right: leaves, and folded nodes.
+  get groups() {
+    const at = (id) => (this.bundle.isLeaf(id) || this.folded.has(id) ? [id] : this.bundle.children(id).flatMap(at));
+    return at(this.bundle.root);
+  }
+
+  get visible() {
+    const at = (id) => [id, ...(this.folded.has(id) ? [] : this.bundle.children(id).flatMap(at))];
+    return at(this.bundle.root);
+  }
+
+  cut(k, tell = true) {
+    this.folded = new Set(this.bundle.groups[k - 1].filter((id) => !this.bundle.isLeaf(id)));
+    this.keepSelectionInSight();
+    if (tell) this.tell("tree");
+  }
+
+  fold(id) {
+    if (this.bundle.isLeaf(id)) return;
+    if (this.folded.has(id)) {
+      this.folded.delete(id);
+      for (const child of this.bundle.children(id)) if (!this.bundle.isLeaf(child)) this.folded.add(child);
+    } else this.folded.add(id);
+    this.keepSelectionInSight();
+    this.tell("tree");
+  }
+
+  keepSelectionInSight() {
+    const hidden = this.bundle.path(this.selected).find((id) => this.folded.has(id));
+    if (hidden !== undefined && hidden !== this.selected) this.selected = hidden;
+  }
+
+  select(id, open = true, tab = "node") {
+    this.selected = this.bundle.fork(id);
+    for (const above of this.bundle.path(this.selected).slice(0, -1)) this.unfoldTo(above);
+    this.opened = open;
+    this.tab = tab;
+    this.tell("selected", "tree");
+  }
+
+  unfoldTo(id) {
+    if (!this.folded.delete(id)) return;
+    for (const child of this.bundle.children(id)) if (!this.bundle.isLeaf(child)) this.folded.add(child);
+  }
+
+  hover(id, sample = null) {
+    if (id === this.hovered && sample === this.sample) return;
+    this.hovered = id;
+    this.sample = sample;
+    this.tell("hover");
+  }
+
+  set(name, value) {
+    this[name] = value;
+    this.tell(name);
+  }
+}
+
+const MOST_AT_FIRST = 24; // groups; more would be too small to read before one zooms in

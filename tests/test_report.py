@@ -1,0 +1,241 @@
+"""The report: one file, nothing from outside, nothing in it that a name could break; the command; notebooks; PDF."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from sklearn.datasets import load_digits
+from typer.testing import CliRunner
+
+from treevae import Tree, TreeVAE, plot
+from treevae.cli import app
+from treevae.data.files import DataFileError, read_labels
+from treevae.view import report
+from treevae.view.cards import short
+from treevae.view.snapshot import snapshot
+
+X = (load_digits().images[:120] / 16).astype(np.float32)
+Y = load_digits().target[:120]
+EVIL = "</script><script>alert('x')</script><!--<b>&amp;\u2028"
+
+
+def fitted(X: Any, tree: Tree | None = None, **how: Any) -> TreeVAE:
+    tree = tree or Tree().split(0).split(1)
+    return TreeVAE(tree=tree, hidden_dim=8, epochs=1, batch_size=12, random_state=0, device="cpu", **how).fit(X)
+
+
+@pytest.fixture(scope="module")
+def model() -> TreeVAE:
+    return fitted(X, network="mlp")
+
+
+@pytest.fixture(scope="module")
+def page(model: TreeVAE) -> str:
+    names = [f"digit {k}" for k in range(9)] + [EVIL]
+    return report.page(snapshot(model, X, Y, class_names=names, title=EVIL, map_method="pca").bundle)
+
+
+class Reader(HTMLParser):
+    """What a browser would see: elements with attributes, and the text of each script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[int, str] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts[len(self.elements) - 1] = self.texts.get(len(self.elements) - 1, "") + data
+
+    def script(self, **wanted: str) -> str:
+        (found,) = [
+            self.texts[i]
+            for i, (tag, having) in enumerate(self.elements)
+            if tag == "script" and all(having.get(name) == value for name, value in wanted.items())
+        ]
+        return found
+
+
+def test_nothing_is_fetched(page: str) -> None:
+    for tag, attributes in Reader(page).elements:
+        assert tag not in ("link", "iframe", "object", "embed", "base")
+        assert not (tag == "script" and "src" in attributes)
+        assert not any(value and value.startswith(("http", "//")) for value in attributes.values()), tag
+    ours = report.script() + (Path(report.__file__).parent / "page" / "style.css").read_text()
+    assert set(re.findall(r"https?://[\w./-]*", ours)) == {"http://www.w3.org/2000/svg"}  # a namespace, never fetched
+    assert "@import" not in ours
+    allowed = {"http://www.w3.org", "https://d3js.org"}  # d3's namespaces and the name in its licence
+    assert set(re.findall(r"https?://[\w.-]+", page)) <= allowed
+    assert "connect-src 'none'" in page
+
+
+def test_a_live_page_may_call_its_own_server_alone(model: TreeVAE) -> None:
+    bundle = snapshot(model, X, map_method="pca").bundle | {"live": True}
+    assert "default-src 'none'" in report.page(bundle)
+    assert "connect-src 'self'" in report.page(bundle)
+
+
+def test_names_cannot_break_out_of_the_json(page: str) -> None:
+    read = Reader(page)
+    bundle = json.loads(read.script(id="bundle"))
+    assert bundle["title"] == EVIL
+    assert bundle["classes"][9] == short(EVIL)
+    assert page.count("alert('x')") == page.count("\\u003cscript\\u003ealert('x')") > 1
+    assert "<title>&lt;/script&gt;" in page
+    assert sum(tag == "script" for tag, _ in read.elements) == 3
+    assert not set("<>&\u2028\u2029") & set(report.embedded(bundle))
+
+
+def test_the_script_is_all_modules_each_after_those_it_imports() -> None:
+    folder = Path(report.__file__).parent / "page"
+    script = report.script()
+    order = re.findall(r"^// ([\w-]+\.js)$", script, re.MULTILINE)
+    assert sorted(order) == sorted(path.name for path in folder.glob("*.js"))
+    for name in order:
+        for imported in report.IMPORT.findall((folder / name).read_text()):
+            assert order.index(imported) < order.index(name)
+    assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
+
+
+def test_every_imported_name_is_exported_and_no_name_is_defined_twice() -> None:
+    folder = Path(report.__file__).parent / "page"
+    top = r"^(?:export )?(?:async )?(?:function|class|const|let) (\w+)"
+    defined = [name for path in folder.glob("*.js") for name in re.findall(top, path.read_text(), re.MULTILINE)]
+    assert len(defined) == len(set(defined)) > 30
+    imported = re.compile(r'^import \{ ([^}]*) \} from "\./([\w-]+\.js)";', re.MULTILINE)
+    for path in folder.glob("*.js"):
+        for names, source in imported.findall(path.read_text()):
+            exported = re.findall(top.replace("(?:export )?", "export "), (folder / source).read_text(), re.MULTILINE)
+            assert set(names.split(", ")) <= set(exported), path.name
+
+
+def test_modules_in_a_circle_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"main.js": 'import { a } from "./a.js";\n', "a.js": 'import { b } from "./main.js";\n'}
+    monkeypatch.setattr(report, "_text", files.__getitem__)
+    with pytest.raises(ValueError, match=r"in a circle: main\.js → a\.js → main\.js"):
+        report.script.__wrapped__()
+
+
+def test_d3_is_there_with_its_licence(page: str) -> None:
+    assert "Copyright 2010" in page
+    assert "Permission to use, copy, modify" in page
+
+
+# -- the command ------------------------------------------------------------------------------------------------
+
+
+def treevae(*words: Any, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def bundle_of(file: Path) -> dict:
+    return json.loads(Reader(file.read_text()).script(id="bundle"))
+
+
+@pytest.fixture(scope="module")
+def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a table of two kinds of flowers, which is beside it."""
+    folder = tmp_path_factory.mktemp("flowers")
+    chance = np.random.default_rng(0)
+    frame = pandas.DataFrame(chance.normal(size=(80, 3)) + 4 * (np.arange(80) < 40)[:, None], columns=["a", "b", "c"])
+    frame.assign(species=np.where(np.arange(80) < 40, "iris", "rose")).to_csv(folder / "flowers.csv", index=False)
+    treevae("fit", folder / "flowers.csv", "-o", folder / "run", "--drop", "species", "--n-leaves", 2, "--epochs", 2,
+            "--hidden-dim", 8)  # fmt: skip
+    return folder
+
+
+def test_report_remembers_the_samples_of_the_run(flowers: Path) -> None:
+    said = treevae("report", flowers / "run", "--map", "pca")
+    file = flowers / "run" / "report.html"
+    assert f"Wrote {file}" in said
+    assert file.as_uri() in said
+    bundle = bundle_of(file)
+    assert (bundle["title"], bundle["kind"], bundle["n_samples"]) == ("flowers", "table", 80)
+    assert bundle["features"] == ["a", "b", "c"]
+    assert bundle["classes"] is None
+
+
+def test_report_takes_labels_and_other_samples(flowers: Path, tmp_path: Path) -> None:
+    pandas.read_csv(flowers / "flowers.csv").head(60).to_csv(tmp_path / "new.csv", index=False)
+    treevae("report", flowers / "run", "--data", tmp_path / "new.csv", "--label", "species", "--title", "New ones",
+            "--map", "pca", "-o", tmp_path / "new.html")  # fmt: skip
+    bundle = bundle_of(tmp_path / "new.html")
+    assert (bundle["title"], bundle["n_samples"], bundle["classes"]) == ("New ones", 60, ["iris", "rose"])
+    assert sum(map(sum, [one["labels"] for one in bundle["nodes"] if one["leaf"] is not None])) == 60
+
+
+def test_report_shows_the_test_samples_of_a_data_set(tmp_path: Path) -> None:
+    treevae("fit", "digits", "-o", tmp_path / "run", "--epochs", 1, "--n-leaves", 2, "--network", "mlp")
+    treevae("report", tmp_path / "run", "--map", "pca")
+    bundle = bundle_of(tmp_path / "run" / "report.html")
+    assert (bundle["title"], bundle["kind"], bundle["n_samples"]) == ("digits", "images", 360)
+    assert bundle["classes"] == [str(k) for k in range(10)]
+
+
+def test_report_says_what_is_missing(flowers: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "model.safetensors").write_bytes((flowers / "run" / "model.safetensors").read_bytes())
+    assert "does not remember its samples (no run.json); name them with --data" in treevae("report", run, code=1)
+    settings = json.loads((flowers / "run" / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(settings | {"data": "gone.csv", "found_at": "/gone.csv"}))
+    assert "are not at /gone.csv any more; name them with --data" in treevae("report", run, code=1)
+    (run / "run.json").write_text("{")
+    assert "run.json cannot be read" in treevae("report", run, code=1)
+    assert "map_method='tsne'" in treevae("report", flowers / "run", "--map", "tsne", code=1)
+
+
+def test_labels_are_a_column_or_an_array(tmp_path: Path) -> None:
+    np.savez(tmp_path / "both.npz", X=np.ones((3, 2)), y=[1, 0, 1], wide=np.ones((3, 2)))
+    assert read_labels(tmp_path / "both.npz", "y", 3).tolist() == [1, 0, 1]
+    with pytest.raises(DataFileError, match="has no 'z' for labels; it has 'X', 'y', 'wide'"):
+        read_labels(tmp_path / "both.npz", "z", 3)
+    with pytest.raises(DataFileError, match=r"'wide' in .* has shape \(3, 2\)"):
+        read_labels(tmp_path / "both.npz", "wide", 3)
+    with pytest.raises(DataFileError, match="has no labels in it"):
+        read_labels(tmp_path / "X.npy", "y", 3)
+
+
+# -- notebooks and papers ---------------------------------------------------------------------------------------
+
+
+def test_a_tree_in_a_notebook_is_a_small_drawing() -> None:
+    tree = Tree().split(0).split(1)
+    drawn = tree._repr_html_()
+    assert drawn.startswith("<svg")
+    assert "<script" not in drawn
+    assert (drawn.count("<path"), drawn.count("<circle"), drawn.count("<text")) == (4, 5, 3)
+    named = tree.to_svg(describe=lambda node: "<b>" if node == 2 else "")
+    assert "<title>&lt;b&gt;</title>" in named
+    widths = tree.to_svg(share={0: 1.0, 1: 0.75, 2: 0.25, 3: 0.5, 4: 0.25})
+    assert re.findall(r'stroke-width="([\d.]+)"', widths) == ["12.8", "4.2", "8.5", "4.2"]
+
+
+def test_a_fitted_model_in_a_notebook_shows_its_tree(model: TreeVAE) -> None:
+    for shown in (model._repr_mimebundle_()["text/html"], model._repr_html_()):
+        assert "tree with 3 leaves" in shown
+        assert f"<title>{len(model.labels_)} samples</title>" in shown
+        assert "TreeVAE(" in shown  # scikit-learn's own diagram
+    assert "tree with" not in TreeVAE()._repr_mimebundle_()["text/html"]
+
+
+@pytest.mark.parametrize("name", ["tree", "generations", "all_leaves", "root_map", "history", "average_dendrogram"])
+def test_figures_can_be_saved_as_vector_pdf(model: TreeVAE, name: str, tmp_path: Path) -> None:
+    given: dict[str, tuple] = {
+        "tree": (model, X), "root_map": (model, X), "average_dendrogram": ([model, model], X),
+    }  # fmt: skip
+    how = {"method": "pca"} if name == "root_map" else {}
+    getattr(plot, name)(*given.get(name, (model,)), **how).savefig(tmp_path / "figure.pdf")
+    written = (tmp_path / "figure.pdf").read_bytes()
+    assert written.startswith(b"%PDF")
+    assert b"/Font" in written  # letters stay letters

@@ -1,0 +1,421 @@
+"""The bundle: its numbers against predict, predict_proba and plain numpy; its size; all kinds of data."""
+
+import base64
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from treevae import Tree, TreeVAE
+from treevae.model.elbo import TERMS
+from treevae.model.scoring import score_terms
+from treevae.view.facts import DRAWS, LADDER
+from treevae.view.naming import by_class, by_marks, feature_marks, numbered, word_marks
+from treevae.view.snapshot import snapshot
+from treevae.view.splits import difference_image, word_rows
+from treevae.view.sprites import Sprites, png, reduced
+from treevae.view.standing import Standing, in_turn
+from treevae.view.walks import walk_draws, walk_samples
+
+X = (load_digits().images[:240] / 16).astype(np.float32)
+Y = load_digits().target[:240]
+TREE = Tree().split(0).split(1).split(3)  # leaves 5, 6, 4, 2
+
+
+def fitted(X: Any, tree: Tree = TREE, **how: Any) -> TreeVAE:
+    given = {"network": "mlp", "hidden_dim": 16, "epochs": 1, "batch_size": 24, "random_state": 0, "device": "cpu"}
+    return TreeVAE(tree=tree, **given | how).fit(X)
+
+
+@pytest.fixture(scope="module")
+def model() -> TreeVAE:
+    found = fitted(X, epochs=8, learning_rate=8e-3)
+    assert set(found.predict(X).tolist()) == {0, 1, 2, 3}
+    return found
+
+
+@pytest.fixture(scope="module")
+def bundle(model: TreeVAE) -> dict:
+    return snapshot(model, X, Y, title="digits", map_method="pca").bundle
+
+
+def node_of(bundle: dict, node: int) -> dict:
+    (found,) = [one for one in bundle["nodes"] if one["id"] == node]
+    return found
+
+
+def members(model: TreeVAE, node: int) -> list[int]:
+    """The samples whose most probable leaf lies below a node."""
+    below = model.tree_.leaves_below(node)
+    return [i for i, k in enumerate(model.predict(X)) if model.tree_.leaves[k] in below]
+
+
+def reach_of(model: TreeVAE, node: int) -> np.ndarray:
+    proba = model.predict_proba(X).astype(np.float64)
+    return sum(proba[:, k] for k, leaf in enumerate(model.tree_.leaves) if leaf in model.tree_.leaves_below(node))
+
+
+# -- numbers at nodes -------------------------------------------------------------------------------------------
+
+
+def test_the_tree_is_the_models(model: TreeVAE, bundle: dict) -> None:
+    assert [one["id"] for one in bundle["nodes"]] == list(model.tree_.nodes)
+    for one in bundle["nodes"]:
+        node = one["id"]
+        assert one["parent"] == model.tree_.parent(node)
+        assert one["children"] == list(model.tree_.children(node))
+        assert one["depth"] == model.tree_.depth(node)
+        assert one["leaf"] == (model.tree_.leaves.index(node) if model.tree_.is_leaf(node) else None)
+    assert bundle["groups"] == [list(model.tree_.groups(k)) for k in range(1, 5)]
+
+
+def test_sizes_and_masses_are_those_of_predict_and_predict_proba(model: TreeVAE, bundle: dict) -> None:
+    for one in bundle["nodes"]:
+        assert one["size"] == len(members(model, one["id"]))
+        assert one["mass"] == pytest.approx(reach_of(model, one["id"]).mean(), rel=1e-4)
+        for quantity in ("size", "mass"):
+            below = [node_of(bundle, child)[quantity] for child in one["children"]]
+            assert not below or sum(below) == pytest.approx(one[quantity], rel=1e-3)
+    assert node_of(bundle, 0)["size"] == bundle["n_samples"] == 240
+
+
+def test_confidence_is_the_mean_probability_of_the_chosen_branch(model: TreeVAE, bundle: dict) -> None:
+    for one in bundle["nodes"]:
+        node, rows = one["id"], members(model, one["id"])
+        if model.tree_.is_leaf(node):
+            wanted = reach_of(model, node)[rows].mean()
+        else:
+            reach = {one: reach_of(model, one) for one in (node, *model.tree_.children(node))}
+            of = {i: child for child in model.tree_.children(node) for i in members(model, child)}
+            wanted = np.mean([reach[of[i]][i] / reach[node][i] for i in rows])
+        assert one["confidence"] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_elbo_terms_are_the_means_over_the_nodes_samples(model: TreeVAE, bundle: dict) -> None:
+    elbo = score_terms(model.module_, torch.from_numpy(X.reshape(len(X), -1)), DRAWS).elbo.detach().numpy()
+    assert elbo.mean() == pytest.approx(model.score(X), rel=0.01)  # which has more draws
+    for one in bundle["nodes"]:
+        terms, rows = one["elbo"], members(model, one["id"])
+        assert terms["elbo"] == pytest.approx(elbo[rows].mean(), rel=1e-4)
+        assert terms["elbo"] == pytest.approx(terms["reconstruction"] - sum(terms[t] for t in TERMS[1:]), abs=0.01)
+
+
+def test_typical_and_ambiguous_samples_of_leaves_are_the_surest_and_the_least_sure(
+    model: TreeVAE, bundle: dict
+) -> None:
+    row = bundle["samples"]["row"]
+    for k, leaf in enumerate(model.tree_.leaves):
+        sure = model.predict_proba(X)[:, k]
+        rest = members(model, leaf)
+        typical = [row[i] for i in node_of(bundle, leaf)["typical"]]
+        ambiguous = [row[i] for i in node_of(bundle, leaf)["ambiguous"]]
+        assert len(typical) == len(ambiguous) == min(LADDER[0].per_node, len(rest))
+        assert set(typical) | set(ambiguous) <= set(rest)
+        assert sorted(sure[rest], reverse=True)[: len(typical)] == pytest.approx(sure[typical])
+        assert sorted(sure[rest])[: len(ambiguous)] == pytest.approx(sure[ambiguous])
+
+
+def test_ambiguous_samples_of_a_fork_are_nearest_to_the_middle(model: TreeVAE, bundle: dict) -> None:
+    row = bundle["samples"]["row"]
+    for node in model.tree_.routers:
+        left, _ = model.tree_.children(node)
+        doubt = np.abs(reach_of(model, left) / reach_of(model, node) - 0.5)
+        shown = [row[i] for i in node_of(bundle, node)["ambiguous"]]
+        assert sorted(doubt[members(model, node)])[: len(shown)] == pytest.approx(doubt[shown], abs=1e-6)
+
+
+def test_typical_samples_of_a_fork_come_from_its_leaves_in_turn(bundle: dict) -> None:
+    leaves = sorted((one for one in bundle["nodes"] if one["leaf"] is not None), key=lambda one: -one["size"])
+    first = node_of(bundle, 0)["typical"][: len(leaves)]
+    assert first == [leaf["typical"][0] for leaf in leaves]
+    assert in_turn([[1, 2, 3], [4], [5, 6]], 5) == [1, 4, 5, 2, 6]
+
+
+def test_label_mixes_and_scores_are_counted(model: TreeVAE, bundle: dict) -> None:
+    for one in bundle["nodes"]:
+        assert one["labels"] == np.bincount(Y[members(model, one["id"])], minlength=10).tolist()
+    leaves = model.predict(X)
+    purity = sum(np.bincount(Y[leaves == k]).max() for k in set(leaves.tolist())) / 240
+    assert bundle["scores"]["LP"] == pytest.approx(purity, abs=1e-4)
+    assert set(bundle["scores"]) == {"ACC", "NMI", "LP", "DP"}
+    assert snapshot(model, X, map_method="pca").bundle["scores"] is None
+
+
+def test_samples_are_shown_once_with_their_leaf_label_and_place(model: TreeVAE, bundle: dict) -> None:
+    samples = bundle["samples"]
+    assert samples["row"] == list(range(240))
+    assert samples["leaf"] == [model.tree_.leaves[k] for k in model.predict(X)]
+    assert samples["label"] == Y.tolist()
+    assert samples["probability"] == pytest.approx(model.predict_proba(X).max(1), rel=1e-4)
+    places = np.array([samples["x"], samples["y"]])
+    assert places.min() >= 0
+    assert places.max() <= 1
+    flat = model.transform(X) - model.transform(X).mean(0)
+    first = flat @ np.linalg.svd(flat, full_matrices=False)[2][0]  # the first principal component
+    assert abs(np.corrcoef(places[0], first)[0, 1]) == pytest.approx(1, abs=1e-4)
+    assert bundle["map"] == {"method": "PCA", "of": "root embedding"}
+
+
+# -- what tells children apart ----------------------------------------------------------------------------------
+
+
+def tile(bundle: dict, number: int) -> np.ndarray:
+    """The pixels of a sprite, (h, w, 3), read back from its sheet by Pillow."""
+    sprites = bundle["sprites"]
+    sheet, place = divmod(number, sprites["per_sheet"])
+    file = io.BytesIO(base64.b64decode(sprites["sheets"][sheet].removeprefix("data:image/png;base64,")))
+    height, width = sprites["tile"]
+    y, x = place // sprites["columns"] * height, place % sprites["columns"] * width
+    return np.asarray(Image.open(file).convert("RGB"))[y : y + height, x : x + width] / 255
+
+
+def test_pictures_are_the_samples(model: TreeVAE, bundle: dict) -> None:
+    for i in (0, 7, 239):
+        np.testing.assert_allclose(tile(bundle, bundle["samples"]["sprite"][i])[..., 0], X[i], atol=0.003)
+    leaf = node_of(bundle, 4)
+    dreamt = model.sample(LADDER[0].generated, leaf=leaf["leaf"], random_state=0)
+    for number, image in zip(leaf["generated"], dreamt, strict=True):
+        np.testing.assert_allclose(tile(bundle, number)[..., 0], image.clip(0, 1), atol=0.003)
+
+
+def test_splits_of_images_are_mean_images_and_their_difference(model: TreeVAE, bundle: dict) -> None:
+    for node in model.tree_.routers:
+        left, right = (X[members(model, child)].mean(0) for child in model.tree_.children(node))
+        split = node_of(bundle, node)["split"]
+        np.testing.assert_allclose(tile(bundle, split["left"])[..., 0], left, atol=0.003)
+        np.testing.assert_allclose(tile(bundle, split["right"])[..., 0], right, atol=0.003)
+        gap, shown = left - right, tile(bundle, split["difference"])
+        assert (shown[gap > 0.02][:, 2] >= shown[gap > 0.02][:, 0]).all()  # blue where the left is brighter
+        assert (shown[gap < -0.02][:, 0] >= shown[gap < -0.02][:, 2]).all()  # orange where the right is
+    assert all(one["split"] is None for one in bundle["nodes"] if not one["children"])
+
+
+def test_a_difference_of_nothing_is_white() -> None:
+    same = np.full((2, 2, 1), 0.5)
+    np.testing.assert_array_equal(difference_image(same, same), np.ones((2, 2, 3)))
+
+
+def test_splits_of_tables_are_ranked_by_standardised_difference() -> None:
+    table = (
+        np.random.default_rng(0).normal(size=(300, 5)) * [1, 10, 1, 1, 0]
+        + np.eye(5)[0] * 4 * (np.arange(300) < 150)[:, None]
+    )
+    frame = pandas.DataFrame(table, columns=["size", "weight", "age", "height", "constant"])
+    model = fitted(frame, Tree().split(0), epochs=3, network="auto", learning_rate=0.02)
+    bundle = snapshot(model, frame, map_method="pca").bundle
+    labels = model.predict(frame)
+    (left, right), spread = (table[labels == 0].mean(0), table[labels == 1].mean(0)), table.std(0)
+    wanted = {name: (left[i] - right[i]) / spread[i] for i, name in enumerate(frame.columns) if spread[i]}
+    rows = node_of(bundle, 0)["split"]["rows"]
+    assert bundle["kind"] == "table"
+    assert bundle["features"] == list(frame.columns)
+    assert [row["name"] for row in rows] == sorted(wanted, key=lambda name: -abs(wanted[name]))
+    for row in rows:
+        i = frame.columns.get_loc(row["name"])
+        assert (row["left"], row["right"], row["difference"]) == pytest.approx(
+            (left[i], right[i], wanted[row["name"]]), rel=1e-3
+        )
+    card = bundle["samples"]["card"][3]
+    assert [one["name"] for one in card] == list(frame.columns)
+    assert [one["value"] for one in card] == pytest.approx(table[bundle["samples"]["row"][3]], rel=0.01, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def texts() -> tuple[np.ndarray, list[str]]:
+    chance = np.random.default_rng(1)
+    weights = chance.uniform(0.2, 1, size=(240, 12)) * (chance.uniform(size=(240, 12)) < 0.25)
+    weights[:120, :3] += 0.5
+    return weights.clip(0, 1), [f"word{i}" for i in range(11)] + ["<script>alert(1)</script>"]
+
+
+def test_texts_have_words(texts: tuple[np.ndarray, list[str]]) -> None:
+    weights, words = texts
+    model = fitted(weights, Tree().split(0), epochs=2, network="auto", learning_rate=0.01)
+    bundle = snapshot(model, weights, names=words, map_method="pca").bundle
+    assert bundle["kind"] == "words"
+    labels = model.predict(weights)
+    (found,) = word_rows(model.tree_, labels, weights, words, 8).values()
+    assert [row["name"] for row in node_of(bundle, 0)["split"]["rows"]] == [row["name"] for row in found]
+    for row in found:
+        i = words.index(row["name"])
+        left, right = weights[labels == 0, i].mean(), weights[labels == 1, i].mean()
+        assert (row["left"], row["right"]) == pytest.approx((left, right))
+        assert np.sign(row["difference"]) == np.sign(left - right)
+    frequency = (weights > 0).mean(0)
+    for row, card in zip(bundle["samples"]["row"], bundle["samples"]["card"], strict=True):
+        says = weights[row] * np.log(1 / frequency)
+        wanted = [words[i] for i in np.argsort(-says, kind="stable")[:8] if says[i] > 0]
+        assert [one["name"] for one in card] == wanted
+
+
+def test_attributes_of_splits_are_frequencies(model: TreeVAE) -> None:
+    has = np.column_stack([Y % 2 == 0, Y < 5, np.ones(240)])
+    names = ["even", "small", "all"]
+    bundle = snapshot(model, X, attributes=has, attribute_names=names, map_method="pca").bundle
+    for node in model.tree_.routers:
+        rows = {row["name"]: row for row in node_of(bundle, node)["attributes"]}
+        assert "all" not in rows
+        left, right = (has[members(model, child)].mean(0) for child in model.tree_.children(node))
+        for name, row in rows.items():
+            i = names.index(name)
+            assert (row["left"], row["right"]) == pytest.approx((left[i], right[i]), rel=1e-3)
+
+
+# -- names, walks, history, pruned trees ------------------------------------------------------------------------
+
+
+def test_names_tell_what_is_known() -> None:
+    tree, labels = Tree().split(0).split(1), np.array([0] * 4 + [1] * 4 + [2] * 4)
+    assert numbered(tree) == {0: "All samples", 1: "Clusters 0–1", 2: "Cluster 2", 3: "Cluster 0", 4: "Cluster 1"}
+    classes = np.array(list("aaab") + list("abcc") + list("wxyz"))
+    assert by_class(tree, labels, classes) == {1: "a, b, c", 3: "a", 4: "c", 2: "w, x"}
+    mixed = np.array(list("abcdefgh"))
+    assert by_class(Tree(), np.zeros(8, dtype=int), mixed) == {}  # no three of them make up half
+    values = np.array([[0.0, 5], [0, 5], [9, 5], [9, 6]])
+    marks = feature_marks(Tree().split(0), np.array([0, 0, 1, 1]), values, ["a", "b"], 2)
+    assert by_marks(marks) == {1: "a ↓, b ↓", 2: "a ↑, b ↑"}
+    assert by_marks(word_marks(Tree().split(0), np.array([0, 0, 1, 1]), values, ["a", "b"], 2)) == {2: "a"}
+
+
+def test_walks_are_decoded_by_every_leaf(model: TreeVAE, bundle: dict) -> None:
+    walks = walk_draws(model, 5, random_state=3)
+    np.testing.assert_allclose(walks.shown, model.sample_all_leaves(5, random_state=3), atol=1e-6)
+    np.testing.assert_allclose(walks.probability.sum(1), 1, atol=1e-5)
+    through = walk_samples(model, X[:9])
+    np.testing.assert_allclose(through.probability, model.predict_proba(X[:9]), atol=1e-6)
+    mean = np.einsum("nl,nlhw->nhw", through.probability, through.shown)
+    np.testing.assert_allclose(mean, model.reconstruct(X[:9], path="all"), atol=1e-5)
+    row = bundle["all_leaves"][0]
+    assert set(row["images"]) == set(row["probabilities"]) == {str(leaf) for leaf in model.tree_.leaves}
+
+
+def test_history_has_the_epochs_and_the_ends_of_stages(model: TreeVAE, bundle: dict) -> None:
+    epochs = [event for event in model.history_ if event["event"] == "EpochEnded"]
+    assert [row["epoch"] for row in bundle["history"]] == [event["epoch"] for event in epochs]
+    last, row = epochs[-1], bundle["history"][-1]
+    kl = last["kl_root"] + last["kl_nodes"] + last["kl_decisions"]
+    assert (row["loss"], row["kl"]) == pytest.approx((kl - last["reconstruction"], kl), rel=1e-4)
+
+
+def test_a_long_history_is_thinned_but_keeps_the_ends(model: TreeVAE) -> None:
+    event = {
+        "event": "EpochEnded",
+        "stage": "s",
+        "leaf": None,
+        "reconstruction": -1.0,
+        "kl_root": 0,
+        "kl_nodes": 0,
+        "kl_decisions": 0,
+    }
+    kept = model.history_
+    model.history_ = [event | {"epoch": i % 1000 + 1, "epochs": 1000} for i in range(3000)]
+    rows = snapshot(model, X, map_method="pca").bundle["history"]
+    model.history_ = kept
+    assert len(rows) < 420
+    assert sum(row["epoch"] == 1000 for row in rows) == 3
+
+
+def test_a_node_that_pruning_left_with_one_child_passes_on() -> None:
+    tree = TREE.prune(4)  # node 1 has one child, 3
+    model = fitted(X, tree)
+    bundle = snapshot(model, X, Y, map_method="pca").bundle
+    one, three = node_of(bundle, 1), node_of(bundle, 3)
+    assert one["children"] == [3]
+    assert one["split"] is None
+    for same in ("size", "mass", "confidence", "typical", "ambiguous", "elbo", "labels"):
+        assert one[same] == three[same]
+
+
+def test_a_leaf_without_samples_has_none_of_them() -> None:
+    standing = Standing(Tree().split(0), np.array([[0.9, 0.1], [0.8, 0.2]]))
+    assert (standing.size(2), standing.typical(2, 3), standing.ambiguous(2, 3), standing.confidence(2)) == (
+        0,
+        [],
+        [],
+        None,
+    )
+    assert standing.mass(2) == pytest.approx(0.15)
+
+
+# -- size -------------------------------------------------------------------------------------------------------
+
+
+def test_the_bound_holds_and_less_is_shown(model: TreeVAE) -> None:
+    whole = snapshot(model, X, Y, map_method="pca")
+    for most in (whole.n_bytes - 1, 30_000):
+        found = snapshot(model, X, Y, map_method="pca", max_bytes=most)
+        assert len(found.to_json().encode()) == found.n_bytes <= most
+        assert node_of(found.bundle, 0)["size"] == 240  # numbers are of all samples
+    assert found.bundle["n_shown"] < 240
+    with pytest.raises(ValueError, match="max_bytes=100 is too small: with 4 leaves the smallest bundle has"):
+        snapshot(model, X, map_method="pca", max_bytes=100)
+
+
+def test_large_data_are_sampled_down(model: TreeVAE) -> None:
+    many = np.concatenate([X] * 25)
+    found = snapshot(model, many, map_method="pca")
+    assert found.bundle["n_samples"] == 6000
+    assert found.bundle["n_shown"] <= LADDER[0].points
+    assert found.n_bytes < 3_000_000
+    elbo = model.score_samples(X).mean()  # of about half of the samples, leaf by leaf
+    assert node_of(found.bundle, 0)["elbo"]["elbo"] == pytest.approx(elbo, rel=0.02)
+
+
+def test_the_file_is_json_and_whole(model: TreeVAE, tmp_path: Any) -> None:
+    found = snapshot(model, X[:50], map_method="pca")
+    found.write(tmp_path / "bundle.json")
+    assert json.loads((tmp_path / "bundle.json").read_text()) == json.loads(json.dumps(found.bundle))
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle.json"]
+
+
+# -- pictures, and what is refused ------------------------------------------------------------------------------
+
+
+def test_png_is_what_pillow_reads() -> None:
+    chance = np.random.default_rng(0)
+    for channels in (1, 3):
+        pixels = chance.integers(256, size=(9, 7, channels), dtype=np.uint8)
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png(pixels)))).reshape(pixels.shape), pixels)
+
+
+def test_large_pictures_become_small_tiles() -> None:
+    image = np.arange(36, dtype=float).reshape(1, 6, 6, 1)
+    np.testing.assert_array_equal(reduced(image, 2)[0, 0, :, 0], [3.5, 5.5, 7.5])
+    sprites = Sprites(100, 150, 64)
+    assert sprites.tile == (34, 50)
+    assert sprites.add(np.ones((2, 100, 150, 4))) == [0, 1]
+    assert len(sprites) == 2
+
+
+@pytest.mark.parametrize("turn", [lambda x: x, lambda x: np.moveaxis(x, 3, 1), lambda x: (x * 255).astype(np.uint8)])
+def test_colour_images_in_any_layout(turn: Callable[[np.ndarray], np.ndarray]) -> None:
+    colour = np.random.default_rng(0).uniform(size=(60, 8, 8, 3)).astype(np.float32)
+    model = fitted(turn(colour), Tree().split(0), batch_size=6)
+    bundle = snapshot(model, turn(colour), map_method="pca").bundle
+    assert bundle["image"] == {"height": 8, "width": 8, "channels": 3}
+    np.testing.assert_allclose(tile(bundle, bundle["samples"]["sprite"][5]), colour[5], atol=0.006)
+
+
+def test_a_missing_umap_is_made_up_for_by_pca(model: TreeVAE, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treevae.view.snapshot.find_spec", lambda name: None)
+    assert snapshot(model, X[:60]).bundle["map"]["method"] == "PCA"
+
+
+def test_what_is_refused(model: TreeVAE) -> None:
+    for wrong, message in (
+        ({"map_method": "tsne"}, "map_method='tsne'; allowed are 'auto', 'umap', 'pca'"),
+        ({"kind": "sounds"}, "kind='sounds'; allowed are 'images', 'words', 'table'"),
+        ({"kind": "words"}, "kind='words', but the samples have shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            snapshot(model, X, **wrong)
+    vectors = fitted(X.reshape(240, -1), Tree().split(0))
+    with pytest.raises(ValueError, match="X has 64 features, but there are 2 names"):
+        snapshot(vectors, X.reshape(240, -1), names=["a", "b"])
