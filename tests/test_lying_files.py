@@ -5,27 +5,46 @@ import io
 import json
 import pickle
 import re
+import resource
 import struct
 import tarfile
 import time
 import tracemalloc
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
+import torch
 from PIL import Image, PngImagePlugin
+from safetensors.torch import save
 from test_sets import make_cifar10, make_idx, noise
 
+from treevae import Tree, TreeVAE, cli
+from treevae import load as load_model
 from treevae.data import DataFileError, download, idx, load
 from treevae.data.files import read
 from treevae.data.pickles import read_pickle
 from treevae.data.sets import survey
+from treevae.experiments import showing
+from treevae.experiments.methods import METHODS
+from treevae.experiments.store import DamagedRecordError, Store
+from treevae.experiments.tables import TABLES
+from treevae.model.module import TreeVAEModule, weight_shapes
+from treevae.model.networks import Architecture
+from treevae.training import checkpoint, loop
+from treevae.training.checkpoint import ModelFileError
+from treevae.training.growing import _checked_rows
+from treevae.training.runfolder import STATES, RunFolder
+from treevae.tree import balanced
 
+ROOT = Path(__file__).parents[1]
 MB = 1 << 20
 
 
@@ -329,3 +348,223 @@ def test_zip_files_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.Monkey
     with refused("packed in an odd way" if lie in ("lzma", "encrypted") else "no published archive does"):
         download._unpack(path)
     assert not list((tmp_path / "unpacked").iterdir())
+
+
+# -- models and states ------------------------------------------------------------------------------------------------
+
+CHANCE = np.random.default_rng(0)
+TINY = {
+    "n_leaves": 2,
+    "max_depth": 2,
+    "latent_dim": 2,
+    "hidden_dim": 4,
+    "epochs": 1,
+    "device": "cpu",
+    "random_state": 0,
+}
+X = CHANCE.normal(size=(60, 5))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict]:
+    """What a model's file says, and its tensors."""
+    path = tmp_path_factory.mktemp("saved") / "model.safetensors"
+    TreeVAE(**TINY).fit(pandas.DataFrame(X, columns=list("abcde"))).save(path)
+    return checkpoint.read(path)
+
+
+def set_in(path: str, value: Any) -> Callable[[dict, dict], None]:
+    *above, last = path.split(".")
+
+    def change(about: dict, tensors: dict) -> None:
+        inside: Any = about
+        for key in above:
+            inside = inside[int(key) if key.isdigit() else key]
+        inside[last] = value
+
+    return change
+
+
+def chain(n: int) -> str:
+    return Tree({i: (i + 1,) for i in range(n)}).to_json()
+
+
+def fill_first(about: dict, tensors: dict, value: float) -> None:
+    name = next(name for name in tensors if name.startswith("module."))
+    tensors[name] = torch.full_like(tensors[name], value)
+
+
+LIES: dict[str, Callable[[dict, dict], None]] = {
+    "a latent of a thousand million": set_in("architecture.latent_dims", [10**9] * 3),
+    "a thousand million layers": set_in("architecture.transformation_layers", 10**9),
+    "ten thousand levels": lambda about, _: about["architecture"].update(
+        latent_dims=[2] * 10**4, hidden_dims=[4] * 9999
+    ),
+    "a network of that name": set_in("architecture.network", "transformer"),
+    "sizes that are no numbers": set_in("architecture.hidden_dims", ["4", "4"]),
+    "an image for vectors": set_in("form", {"layout": "hwc", "shape": [5, 1, 1], "from_bytes": False}),
+    "more features than weights": set_in("form.shape", [10**9]),
+    "a layout of that name": set_in("form.layout", "spiral"),
+    "a tree taller than its levels": set_in("tree", chain(5)),
+    "a tree of 10,001 levels": set_in("tree", chain(10**4)),
+    "a tree nested in lists": set_in("tree", '{"children": ' + "[" * 10**5),
+    "a scale of zero": set_in("scale", 0.0),
+    "a scale that is no number": set_in("scale", float("nan")),
+    "a shift of another length": lambda _, tensors: tensors.update(shift=torch.zeros(3, dtype=torch.float64)),
+    "names of other features": set_in("feature_names", ["a", "b"]),
+    "names that are numbers": set_in("feature_names", [1, 2, 3, 4, 5]),
+    "labels of leaves that are not there": lambda _, tensors: tensors.update(labels=tensors["labels"] + 100),
+    "labels that are no numbers": lambda _, tensors: tensors.update(labels=tensors["labels"].float()),
+    "a history of other things": set_in("history", [{"event": "EpochEnded"}]),
+    "a history that is no list": set_in("history", {"event": "EpochEnded"}),
+    "an entry of that name": set_in("more", 1),
+    "weights that are no numbers": lambda about, tensors: fill_first(about, tensors, float("nan")),
+    "infinite weights": lambda about, tensors: fill_first(about, tensors, float("inf")),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_models_that_lie(saved: tuple[dict, dict], tmp_path: Path, lie: str) -> None:
+    about, tensors = json.loads(json.dumps(saved[0])), dict(saved[1])
+    LIES[lie](about, tensors)
+    checkpoint.write(tmp_path / "m", about, tensors)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with refused("does not hold together", kind=ModelFileError):
+        load_model(tmp_path / "m", device="cpu")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB: torch's memory is not traced
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"format": 1, "a": ' + "[" * 10**5, "recursion"),
+        ('{"format": 1, "a": ' + "9" * 5000 + "}", "digits"),
+        ('{"format": 1, "format": 1}', "a name stands twice"),
+        ('{"format": true}', "does not say which format"),
+    ],
+)
+def test_json_that_lies(tmp_path: Path, text: str, why: str) -> None:
+    tensors = {"a": torch.zeros(1)}
+    for name in STATES:
+        (tmp_path / name).write_bytes(save(tensors, {"treevae": text, "crc32": checkpoint._checksum(text, tensors)}))
+    with refused(why, kind=ModelFileError):
+        load_model(tmp_path / STATES[0])
+    with refused(why, kind=ModelFileError):
+        RunFolder(tmp_path).load()
+
+
+def test_weights_are_as_large_as_their_shapes_say() -> None:
+    """The shapes that a file is compared with are those of the module, for every network."""
+    for network, shape in (("mlp", (5,)), ("cnn", (1, 8, 8)), ("deep_cnn", (1, 28, 28)), ("resnet", (3, 8, 8))):
+        arch = Architecture(shape, network, "gaussian_learnt", (2,) * 3, (4,) * 2, n_projections=2)
+        module = TreeVAEModule(arch, [balanced(3)], torch.Generator())
+        assert weight_shapes(arch, balanced(3)) == {name: value.shape for name, value in module.state_dict().items()}
+
+
+STATE_LIES: dict[str, Callable[[dict, dict], None]] = {
+    "no name of its run": lambda about, _: about.pop("identity"),
+    "seeds that are none": set_in("seeds", "abc"),
+    "an epoch that never ends": set_in("grove.training.epoch", [10**9]),
+    "a step beyond the epoch": set_in("grove.training.step", [10**9]),
+    "a phase without a task": set_in("grove.tasks", []),
+    "histories of other runs": set_in("histories", [[], []]),
+    "a tree of many leaves": set_in("grove.runs.0.trees", [chain(50)]),
+}
+
+
+@pytest.mark.parametrize("lie", STATE_LIES)
+def test_states_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = (X > 0).astype(np.float32)
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "PAUSE", 0)
+        moments = iter((True, True))
+        patched.setattr(RunFolder, "due", lambda self: next(moments))  # a sudden end at the third pause
+        with pytest.raises(StopIteration):
+            TreeVAE(**TINY).fit(bits, checkpoint=tmp_path)
+    with RunFolder(tmp_path) as folder:
+        found = folder.load()
+        about = json.loads(json.dumps(found.about))
+        STATE_LIES[lie](about, found.tensors)
+        for _ in STATES:
+            folder.save(about, found.tensors)
+    with refused("does not (hold together|say which run)", kind=ModelFileError):
+        TreeVAE(**TINY).fit(bits, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "rows", [torch.empty(0, dtype=torch.long), torch.tensor([-1]), torch.tensor([9]), torch.ones(2)]
+)
+def test_rows_of_a_state_are_numbers_of_samples(rows: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="rows are not numbers of some of 9 samples"):
+        _checked_rows(rows, 9)
+
+
+# -- records and runs -----------------------------------------------------------------------------------------------
+
+CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores_percent": {"ACC": "high"}},
+        {"scores_percent": {"ACC": {"mean": 1}}},
+        {"scores_percent": [1, 2]},
+        {"elbo": {"ELBO": [1]}},
+        {"likelihood": {"ll_paper": {"mean": "x"}}},
+        {"leaf_attributes_percent": {"a": "bc"}},
+        {"note": {"a": 1}},
+    ],
+)
+def test_records_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
+    record = json.loads((ROOT / "results" / f"{CELL.name}.json").read_text()) | change
+    (tmp_path / f"{CELL.name}.json").write_text(json.dumps(record))
+    with refused("is damaged: its", kind=DamagedRecordError):
+        showing.lines(TABLES["clustering"], Store(tmp_path), 1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"data": -1}, {"data": "moon"}, {"settings": [1]}, {"scale": -1}, {"scale": "1"}, {"seed": [1]}, {"method": None}],
+)
+def test_jobs_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
+    (tmp_path / "running" / "job").mkdir(parents=True)
+    (tmp_path / "running" / "job" / "state").touch()
+    (tmp_path / "running" / "job" / "job.json").write_text(json.dumps([asdict(CELL) | change]))
+    with refused("job.json cannot be read", kind=DamagedRecordError):
+        Store(tmp_path).started()
+
+
+def test_a_job_without_cells(tmp_path: Path) -> None:
+    (tmp_path / "running" / "job").mkdir(parents=True)
+    (tmp_path / "running" / "job" / "state").touch()
+    (tmp_path / "running" / "job" / "job.json").write_text("[]")
+    with refused("it names no cell", kind=DamagedRecordError):
+        Store(tmp_path).started()
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, "9" * 5000, '{"data": "\\ud800"', "[]"])
+def test_json_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / f"{CELL.name}.json").write_text(text)
+    with refused("is damaged", kind=DamagedRecordError):
+        Store(tmp_path).read(CELL)
+    (tmp_path / "run.json").write_text(text)
+    with refused(r"run\.json cannot be read", kind=ValueError):
+        cli._read_settings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"data": 1}, {"found_at": ["a"]}, {"drop": 3}, {"drop": [1]}, {"options": "x"}, {"options": {"n_leafs": 3}}],
+)
+def test_settings_of_a_run_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
+    settings = {"data": "x.npy", "found_at": "x.npy", "drop": [], "options": {}} | change
+    (tmp_path / "run.json").write_text(json.dumps(settings))
+    with refused(r"run\.json cannot be read", kind=ValueError):
+        cli._read_settings(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_depth", 10**9), ("device", 1.5), ("device", ["cpu"])])
+def test_parameters_that_once_hung_or_crashed(name: str, value: Any) -> None:
+    with refused(f"{name}=", kind=ValueError):
+        TreeVAE(**TINY | {name: value}).fit(X)

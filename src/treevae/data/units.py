@@ -34,6 +34,15 @@ class Units:
             raise ValueError(f"X holds values up to {np.abs(X).max():g}, whose squares overflow; rescale or clip them")
         return cls(centre, scale or 1.0)
 
+    def check_fits(self, n_features: int) -> None:
+        """Raise unless these are units of samples with so many features."""
+        if not (isinstance(self.scale, float) and 0 < self.scale < np.inf):
+            raise ValueError(f"scale={self.scale!r} must be a positive number")
+        if self.shift.shape not in ((1,), (n_features,)) or self.shift.dtype.kind != "f":
+            raise ValueError(f"a shift of shape {self.shift.shape} for {n_features} features")
+        if not np.isfinite(self.shift).all():
+            raise ValueError("the shift holds NaN or infinity")
+
     def to_model(self, X: np.ndarray, likelihood: str) -> torch.Tensor:
         """Samples as the model sees them, on the CPU; X itself, not a copy, if it is so already."""
         with np.errstate(over="ignore"):

@@ -299,7 +299,7 @@ class RunFolder:
 def _read_state(path: Path) -> State:
     about, tensors = checkpoint.read(path)
     number, inner = about.get("number"), about.get("state")
-    if not isinstance(number, int) or not isinstance(inner, dict):
+    if type(number) is not int or not isinstance(inner, dict):
         raise ModelFileError(f"{path} is a treevae file, but not the state of a run")
     return State(number, inner, tensors, path)
 
