@@ -40,6 +40,7 @@ from .tree import Tree
 SAVED = {  # entries of a saved model; those of treevae 0.1.0 have no seconds
     *("parameters", "architecture", "tree", "form", "plan", "history", "seconds", "scale", "feature_names"),
 }
+SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
 
 
@@ -682,7 +683,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     @staticmethod
     def _check_samples(x: torch.Tensor) -> None:
-        if bool((x == x[0]).all()):
+        if all(bool((part == x[0]).all()) for part in x.split(SAMPLES_AT_ONCE)):
             raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")
 
     def __sklearn_tags__(self) -> Any:

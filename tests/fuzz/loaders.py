@@ -19,8 +19,12 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas
+import pyarrow
 import torch
 from mutations import EDGES, Mutation, any_bytes, any_json, any_npy, any_safetensors, inside_gzip
+from PIL import Image
+from pyarrow import parquet
 
 from treevae import TreeVAE, cli, fitting, load
 from treevae.data import DataFileError, download
@@ -87,8 +91,8 @@ def valid_models(folder: Path) -> None:
 
 def load_models(folder: Path) -> None:
     """A model that is accepted must also answer."""
-    for name, X in MODELS.items():
-        model = load(folder / f"{name}.safetensors", device="cpu")
+    for path in folder.iterdir():
+        model, X = load(path, device="cpu"), MODELS[path.stem]
         try:
             assert model.predict(X[:3]).shape == (3,)
         except ValueError as error:  # another scale than that of the samples is no fault of the file's
@@ -121,6 +125,12 @@ def valid_states(folder: Path) -> None:
     finally:
         Grove.events = events  # type: ignore[method-assign]
     (folder / "lock").unlink(missing_ok=True)
+
+
+def spoil_models(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
+    """One model, alone."""
+    name = chance.choice(list(files))
+    return {name: any_safetensors(files[name], chance)}
 
 
 def spoil_states(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
@@ -166,7 +176,7 @@ def valid_records(folder: Path) -> None:
 
 def load_records(folder: Path) -> None:
     store = Store(folder)
-    for table in TABLES.values():
+    for table in (TABLES["clustering"], TABLES["generative"]):
         showing.as_latex(table, lines := showing.lines(table, store, 1.0), 1.0)
         showing.as_text(table, lines, 1.0)
     for job in store.started():
@@ -308,8 +318,6 @@ def any_pickle(content: bytes, chance: Random) -> bytes:
 
 
 def valid_celeba(folder: Path) -> None:
-    from PIL import Image
-
     below = folder / "celeba"
     (below / "img_align_celeba").mkdir(parents=True)
     names = [f"{i:06d}.jpg" for i in range(1, 7)]
@@ -376,8 +384,6 @@ def any_csv(content: bytes, chance: Random) -> bytes:
 
 
 def valid_parquet(folder: Path) -> None:
-    import pandas
-
     frame = pandas.DataFrame({"a": CHANCE.normal(size=50), "b": np.arange(50) % 3, "c": np.arange(50) > 20})
     for name, how in (("x", {"compression": "snappy"}), ("y", {"compression": "zstd", "use_dictionary": False})):
         frame.to_parquet(folder / f"{name}.parquet", **how)
@@ -394,9 +400,6 @@ def any_parquet(content: bytes, chance: Random) -> bytes:
 
 def repeated(rows: int) -> bytes:
     """A parquet table with one value again and again: a few bytes for any number of rows."""
-    import pyarrow
-    from pyarrow import parquet
-
     out = io.BytesIO()
     same = pyarrow.array(np.zeros(1 << 16))
     with parquet.ParquetWriter(out, pyarrow.schema([("a", pyarrow.float64())]), compression="zstd") as writer:
@@ -452,8 +455,6 @@ def find_all(content: bytes, sign: bytes) -> list[int]:
 
 
 def valid_pictures(folder: Path) -> None:
-    from PIL import Image
-
     grey, colour = Image.fromarray(pixels(9, 11)), Image.fromarray(pixels(9, 11, 3))
     turned = colour.getexif()
     turned[0x0112] = 1
@@ -657,8 +658,8 @@ DATA, MODEL = (DataFileError, OSError), (ModelFileError, OSError)
 LOADERS = {
     loader.name: loader
     for loader in (
-        Loader("model", 0.08, valid_models, one_of(any_safetensors), load_models, MODEL),
-        Loader("state", 0.05, valid_states, spoil_states, load_states, (*MODEL, ChangedRunError, DivergedError)),
+        Loader("model", 0.05, valid_models, spoil_models, load_models, MODEL),
+        Loader("state", 0.03, valid_states, spoil_states, load_states, (*MODEL, ChangedRunError, DivergedError)),
         Loader(
             "record",
             0.05,
@@ -668,7 +669,7 @@ LOADERS = {
             (DamagedRecordError, OSError),
         ),
         Loader("run", 0.05, valid_run, one_of(any_json, "run.json"), load_run, (ValueError, OSError)),
-        Loader("idx", 0.09, valid_idx, one_of(any_bytes), partial(load_named, name="mnist"), DATA),
+        Loader("idx", 0.11, valid_idx, one_of(any_bytes), partial(load_named, name="mnist"), DATA),
         Loader(
             "idx.gz", 0.07, partial(valid_idx, ending=".gz"), spoil_gzipped_idx, partial(load_named, name="mnist"), DATA
         ),
@@ -691,7 +692,7 @@ LOADERS = {
         Loader("celeba", 0.04, valid_celeba, one_of(any_bytes), partial(load_named, name="celeba"), DATA),
         Loader("csv", 0.07, valid_csv, one_of(any_csv), load_each, DATA),
         Loader("parquet", 0.06, valid_parquet, spoil_parquet, load_each, DATA, 4 << 30),
-        Loader("npy", 0.08, valid_npy, one_of(any_npy), load_each, DATA),
+        Loader("npy", 0.11, valid_npy, one_of(any_npy), load_each, DATA),
         Loader("npz", 0.07, valid_npz, one_of(any_npz), load_each, DATA),
         Loader("pictures", 0.06, valid_pictures, spoil_pictures, read, DATA),
         Loader("tar", 0.05, partial(valid_archive, name="a.tar.gz"), spoil_tar, unpack, DATA),

@@ -1,7 +1,8 @@
 """Runs loaders on bad files in processes of their own: a crash, a hang or a flood of memory is seen and survived.
 
 A process gets 1 GiB of address space above what it had after reading a valid file, and 5 seconds for each file, of a
-processor's time where the machine is busy, but no more than a minute. Every file is a function of (seed, loader, number), so a finding can be made again from these three.
+processor's time where the machine is busy, but no more than a minute. Every file is a function of (seed, loader,
+number), so a finding can be made again from these three.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ from loaders import LOADERS, Loader
 SECONDS = 5.0  # for one file
 MEMORY = 1 << 30  # bytes above what a valid file takes
 START = 60.0  # in which a process must have read a valid file, or made a bad one
-CHUNK = 250  # files for one process
+CHUNK = 1000  # files for one process
 MOST_KEPT = 30  # findings of one loader whose files are kept
 OUTCOMES = ("accepted", "refused", "crashed", "hung", "over_memory")
 
@@ -165,7 +166,7 @@ class Process:
         self._latest, self._worked, self._seconds = time.monotonic() + START, self._work(), seconds
 
     def waits(self) -> bool:
-        """Whether the child has had less time on a processor than by the clock, as on a busy machine; it gets the rest."""
+        """Whether the child has had less of a processor's time, as on a busy machine; it gets the rest of it."""
         left = self._seconds - (self._work() - self._worked)
         if left <= 0 or time.monotonic() >= self._latest:
             return False

@@ -116,9 +116,10 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
         X = np.asarray(X)
         if len(X) < least:
             raise ValueError(f"X has n_samples={len(X)}; at least {least} needed")
+        found = form or InputForm.of(X)
         check_images(X, any_value)
         if form is None:
-            form = InputForm.of(X)
+            form = found
             estimator.n_features_in_ = form.n_features
             estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
         return form.to_matrix(X), form
