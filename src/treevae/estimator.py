@@ -57,8 +57,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         Clusters to grow to. The tree may end with fewer: when nothing is left to split, or when leaves that win less
         than 1 % of the samples are pruned.
     max_depth : int, default=5
-        Edges from the root to the deepest leaf allowed, so at most ``2 ** max_depth`` leaves. The paper's "depth 6"
-        counts levels and is ``max_depth=5``.
+        Edges from the root to the deepest leaf allowed, so at most ``2 ** max_depth`` leaves; less than 100. The
+        paper's "depth 6" counts levels and is ``max_depth=5``.
     latent_dim : int or sequence of int, default=8
         Size of the embedding at every node, or one size for each of the ``max_depth + 1`` levels, root first. The
         paper uses 8 for small grey images, 4 for text, 64 for colour images.
