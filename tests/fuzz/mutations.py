@@ -220,6 +220,7 @@ def _safetensors_inside(content: bytes, chance: Random) -> bytes:
         else:
             spoilt = value.clone()
             wrong = (float("nan"), float("inf"), 1e38, -1) if spoilt.is_floating_point() else (-1, 100, 2**31 - 1)
+            wrong = (0, 100, 255) if spoilt.dtype == torch.uint8 else wrong
             spoilt.reshape(-1)[: max(1, spoilt.numel() // 3)] = chance.choice(wrong)
             tensors[name] = spoilt
     try:
