@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CHROMIUM ?= /usr/bin/chromium
 
-.PHONY: help demo test test-browser lint fmt clean
+.PHONY: help demo test test-browser lint fmt fuzz audit clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -35,9 +35,17 @@ lint: $(VENV)/ready  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+fuzz: $(VENV)/ready  ## 100,000 bad files for the loaders, see docs/reliability.md (about 20 minutes)
+	$(BIN)/python tests/fuzz --inputs 100000 --seed 0 --out docs/runs/fuzz.json
+
+audit:  ## known vulnerabilities of the pinned versions, in an environment of its own (asks the network)
+	$(PYTHON) -m venv .audit
+	.audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	.audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+
 fmt: $(VENV)/ready  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## remove the environment and what the demo wrote
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) .audit demo

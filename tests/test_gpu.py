@@ -415,3 +415,15 @@ def test_lanes_change_nothing(monkeypatch, n_lanes):
     for result in replayed(n_lanes):
         for ours, theirs in zip(result, alone, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "gaussian"])
+def test_black_and_white_pictures_in_bfloat16(likelihood):
+    """Channels without any variance, whose norms divide by next to nothing: weights and answers stay finite."""
+    X = torch.zeros(256, 3, 32, 32)
+    X[128:] = 1
+    model = TreeVAE(2, max_depth=1, network="resnet", likelihood=likelihood, epochs=2, batch_size=8, device="cuda")
+    model.set_params(random_state=0).fit(X)
+    assert all(bool(value.isfinite().all()) for value in model.module_.state_dict().values())
+    for answer in (model.score_samples(X), model.reconstruct(X), model.sample(3)):
+        assert torch.from_numpy(answer).isfinite().all()

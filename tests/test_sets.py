@@ -400,7 +400,7 @@ def test_idx_with_more_than_its_header_says(tmp_path: Path) -> None:
     make_idx(tmp_path, "MNIST/raw")
     with (tmp_path / "MNIST" / "raw" / idx.FILES[0]).open("ab") as file:
         file.write(b"more")
-    assert "holds more bytes after its header, expected 5,488" in refusal("mnist", tmp_path)
+    assert "holds 5,492 bytes after its header, expected 5,488" in refusal("mnist", tmp_path)
 
 
 def test_news20_with_an_empty_or_a_one_sided_group(tmp_path: Path) -> None:
@@ -476,7 +476,7 @@ def test_cifar_files_run_nothing(tmp_path: Path) -> None:
         write_pickle(batch, {b"data": trap, b"labels": []})
         message = refusal("cifar10", tmp_path)
         assert str(batch) in message
-        assert "which no CIFAR file needs" in message
+        assert "which is not allowed" in message
     assert not sprung.exists()
 
 
@@ -802,7 +802,7 @@ def test_archive_with_a_link_that_leads_outside(
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         archive.addfile(link)
     advertise(monkeypatch, "news20", server.offer("a.tar.gz", content.getvalue(), gives=("20news-bydate-train",)))
-    with pytest.raises(DataFileError, match=r"a\.tar\.gz is no archive that can be unpacked: .*outside"):
+    with pytest.raises(DataFileError, match=r"a\.tar\.gz has a member '20news-bydate-train' (that is a link|outside)"):
         load("news20", tmp_path, download=True)
     assert left_in(tmp_path) == []
 

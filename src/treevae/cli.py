@@ -239,13 +239,23 @@ def _check_free(out: Path) -> None:
 
 def _read_settings(run: Path) -> dict[str, Any]:
     """How a run was started."""
+    from .estimator import TreeVAE
+    from .training.checkpoint import parsed
+
     path = run / SETTINGS
     if not path.is_file():
         raise FileNotFoundError(f"{run} has no {SETTINGS}: treevae fit has not begun a run there")
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        if not {"data", "found_at", "drop", "options"} <= set(settings):
+        settings = parsed(path.read_text(encoding="utf-8"))
+        if not isinstance(settings, dict) or not {"data", "found_at", "drop", "options"} <= set(settings):
             raise ValueError("it lacks an entry")
+        drop, options = settings["drop"], settings["options"]
+        if not all(isinstance(settings[name], str) and "\0" not in settings[name] for name in ("data", "found_at")):
+            raise ValueError("data and found_at must be paths")
+        if not isinstance(drop, list) or not all(isinstance(name, str) for name in drop):
+            raise ValueError("drop must be a list of columns")
+        if not isinstance(options, dict) or options.keys() - set(TreeVAE._get_param_names()):
+            raise ValueError(f"options are not those of a fit: {str(options)[:80]}")
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     if (run / MODEL).exists() and not _unfinished(run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -24,11 +24,12 @@ from .fitting import Fitting
 from .model.contrastive import VARIANTS
 from .model.evidence import BOUNDS, evidence
 from .model.likelihoods import LIKELIHOODS
-from .model.module import TreeVAEModule
-from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, NETWORKS, Architecture
+from .model.module import TreeVAEModule, weight_shapes
+from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
 from .model.scoring import score_terms
 from .recipes import RECIPES
 from .training import checkpoint as files
+from .training.events import EpochEnded
 from .training.growing import Grove
 from .training.plan import LEAF_RULES, Plan, Stage
 from .training.runfolder import RunFolder, fingerprint
@@ -36,6 +37,10 @@ from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
 from .training.views import Augment, Views
 from .tree import Tree
 
+SAVED = {  # entries of a saved model; those of treevae 0.1.0 have no seconds
+    *("parameters", "architecture", "tree", "form", "plan", "history", "seconds", "scale", "feature_names"),
+}
+SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
 
 
@@ -52,8 +57,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         Clusters to grow to. The tree may end with fewer: when nothing is left to split, or when leaves that win less
         than 1 % of the samples are pruned.
     max_depth : int, default=5
-        Edges from the root to the deepest leaf allowed, so at most ``2 ** max_depth`` leaves. The paper's "depth 6"
-        counts levels and is ``max_depth=5``.
+        Edges from the root to the deepest leaf allowed, so at most ``2 ** max_depth`` leaves; less than 100. The
+        paper's "depth 6" counts levels and is ``max_depth=5``.
     latent_dim : int or sequence of int, default=8
         Size of the embedding at every node, or one size for each of the ``max_depth + 1`` levels, root first. The
         paper uses 8 for small grey images, 4 for text, 64 for colour images.
@@ -638,7 +643,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
         try:
             return torch.empty(0, device=name).device
-        except (RuntimeError, AssertionError) as error:  # an unknown name; a torch built without it
+        except (RuntimeError, AssertionError, TypeError) as error:  # an unknown name; a torch built without it; no name
             reason = str(error).splitlines()[0]
             raise ValueError(f"device={self.device!r} cannot be used: {reason}. Use 'auto' or 'cpu'") from error
 
@@ -691,6 +696,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         self._device()
         if self.tree is None or self.max_depth != 0:  # a given tree may be the root alone
             _positive("max_depth", self.max_depth)
+        if self.max_depth >= MOST_LAYERS:
+            raise ValueError(f"max_depth={self.max_depth} must be less than {MOST_LAYERS}")
         for name in ("n_leaves", "transformation_layers", "router_layers", "n_init", "epochs", "batch_size"):
             _positive(name, getattr(self, name))
         if not (isinstance(self.learning_rate, Real) and 0 < self.learning_rate < np.inf):
@@ -739,7 +746,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     @staticmethod
     def _check_samples(x: torch.Tensor) -> None:
-        if bool((x == x[0]).all()):
+        if all(bool((part == x[0]).all()) for part in x.split(SAMPLES_AT_ONCE)):
             raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")
 
     def __sklearn_tags__(self) -> Any:
@@ -767,12 +774,14 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
     TreeVAE(device=device)._device()  # an unusable device is not the file's fault
     try:
         return _restore(about, tensors, device)
-    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
 
 
 def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: str) -> TreeVAE:
-    """A fitted model from what its file says."""
+    """A fitted model from what its file says; sizes are compared before there is room made for them."""
+    if unknown := about.keys() - SAVED:
+        raise ValueError(f"unknown entries {sorted(unknown)}")
     parameters = dict(about["parameters"])
     if parameters["tree"] is not None:
         parameters["tree"] = Tree.from_json(parameters["tree"])
@@ -781,16 +790,44 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: st
     model._form = files.rebuild(InputForm, about["form"])
     stages = {name: files.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
     model.plan_ = files.rebuild(Plan, about["plan"] | stages)
-    model.history_, model.seconds_ = about["history"], about.get("seconds", [])
-    model.labels_ = tensors.pop("labels").numpy()
-    model._units = Units(tensors.pop("shift").numpy(), float(about["scale"]))
+    model.history_, model.seconds_ = _checked_history(about["history"], about.get("seconds", []))
+    tree = Tree.from_json(about["tree"])
+    model.labels_ = _checked_labels(tensors.pop("labels").numpy(), len(tree.leaves))
+    model._units = Units(tensors.pop("shift").numpy(), about["scale"])
+    model._form.check_fits(arch.input_shape)
+    model._units.check_fits(model._form.n_features)
     model.n_features_in_ = model._form.n_features
-    if about["feature_names"]:
-        model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
-    module = TreeVAEModule(arch, [Tree.from_json(about["tree"])], torch.Generator())
-    module.load_state_dict({name.removeprefix("module."): value for name, value in tensors.items()})
+    if names := about["feature_names"]:
+        if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"feature_names are not the names of {model.n_features_in_} features")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    weights = {name.removeprefix("module."): value for name, value in tensors.items()}
+    files.check_weights(weights, weight_shapes(arch, tree))
+    module = TreeVAEModule(arch, [tree], torch.Generator())
+    module.load_state_dict(weights)
     model.module_ = module.to(model._device()).eval()
     return model
+
+
+def _checked_history(history: Any, seconds: Any) -> tuple[list[dict[str, Any]], list[float]]:
+    """What happened in training and when, if it is told as :attr:`TreeVAE.history_` tells it."""
+    epoch = {field.name for field in fields(EpochEnded) if field.default is MISSING}
+    for entry in history:
+        if not isinstance(entry["event"], str) or (entry["event"] == "EpochEnded" and not epoch <= entry.keys()):
+            raise ValueError("the history has an entry that is no event of training")
+    if not isinstance(history, list) or not isinstance(seconds, list) or len(seconds) not in (0, len(history)):
+        raise ValueError("the history and its seconds are not lists of the same length")
+    return history, seconds
+
+
+def _checked_labels(labels: np.ndarray, n_leaves: int) -> np.ndarray:
+    if (
+        labels.ndim != 1
+        or labels.dtype != np.int64
+        or (labels.size and not 0 <= labels.min() <= labels.max() < n_leaves)
+    ):
+        raise ValueError(f"labels are not numbers of {n_leaves} clusters")
+    return labels
 
 
 def _plain(value: Any) -> Any:

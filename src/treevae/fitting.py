@@ -82,11 +82,7 @@ class Fitting:
             interrupted = stack.enter_context(_interrupts())
             found = states.load()
             if found is not None:
-                before = found.about
-                if not fixed_seeds and len(before["seeds"]) == len(self._seeds):
-                    self._seeds = list(before["seeds"])
-                now = self._identity | {"seeds (drawn from random_state)": self._seeds}
-                check_same(before["identity"] | {"seeds (drawn from random_state)": before["seeds"]}, now, states.path)
+                self._check_same(found, fixed_seeds)
             grove = self._make_grove(self._seeds)
             if found is not None:
                 self._restore(grove, found)
@@ -94,13 +90,23 @@ class Fitting:
             self._grow(grove, states, interrupted)
             self._try_to_save(grove, states)
 
+    def _check_same(self, found: State, fixed_seeds: bool) -> None:
+        """Raise unless a state is of this run; take its seeds if none were asked for."""
+        seeds, identity = found.about.get("seeds"), found.about.get("identity")
+        if not isinstance(identity, dict) or not isinstance(seeds, list):
+            raise ModelFileError(f"{found.path} does not say which run it is the state of")
+        if not fixed_seeds and len(seeds) == len(self._seeds) and all(type(seed) is int for seed in seeds):
+            self._seeds = list(seeds)
+        now = self._identity | {"seeds (drawn from random_state)": self._seeds}
+        check_same(identity | {"seeds (drawn from random_state)": seeds}, now, found.path.parent)
+
     def _restore(self, grove: Grove, found: State) -> None:
         try:
             grove.restore(found.about["grove"], found.tensors)
-            self.histories = [list(history) for history in found.about["histories"]]
-            self.seconds = [list(times) for times in found.about["seconds"]]
+            self.histories = _one_for_each(found.about["histories"], grove)
+            self.seconds = _one_for_each(found.about["seconds"], grove)
             self._began = time.perf_counter() - float(found.about["spent"])
-        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
             raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
         self.modules = [run.module if run.grown else None for run in grove.runs]
         log.info("going on from %s", found.path)
@@ -138,6 +144,13 @@ class Fitting:
             "spent": time.perf_counter() - self._began,
         }
         states.save(whole, tensors)
+
+
+def _one_for_each(lists: Any, grove: Grove) -> list[Any]:
+    """A copy of the lists of all runs."""
+    if len(lists) != len(grove.runs) or not all(isinstance(of_run, list) for of_run in lists):
+        raise ValueError(f"it does not have a list for each of {len(grove.runs)} runs")
+    return [list(of_run) for of_run in lists]
 
 
 @contextmanager

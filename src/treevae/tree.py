@@ -217,7 +217,7 @@ class Tree:
             if set(data) != {"children", "n_created"}:
                 raise ValueError(f"expected the keys children and n_created, found {sorted(data)}")
             return cls({int(node): below for node, below in data["children"].items()}, data["n_created"])
-        except (TypeError, AttributeError, ValueError) as error:
+        except (TypeError, AttributeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a tree in JSON: {error}") from error
 
     # -- looking ------------------------------------------------------------------------------------------------

@@ -85,6 +85,14 @@ class InputForm:
             return np.moveaxis(images, -3, -1)
         return images[..., 0, :, :] if self.layout == "hw" else images
 
+    def check_fits(self, shape: tuple[int, ...]) -> None:
+        """Raise unless this is a form of samples that a model for inputs of this shape can have."""
+        layouts = ("vector",) if len(self.shape) == 1 else ("hw", "chw", "hwc")
+        if self.shape != shape or self.layout not in layouts or (self.layout == "hw" and shape[0] != 1):
+            raise ValueError(f"samples of layout {self.layout!r} and shape {self.shape} for a model of inputs {shape}")
+        if type(self.from_bytes) is not bool:
+            raise ValueError(f"from_bytes={self.from_bytes!r} must be true or false")
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values."""
         return asdict(self)
@@ -108,9 +116,10 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
         X = np.asarray(X)
         if len(X) < least:
             raise ValueError(f"X has n_samples={len(X)}; at least {least} needed")
+        found = form or InputForm.of(X)
         check_images(X, any_value)
         if form is None:
-            form = InputForm.of(X)
+            form = found
             estimator.n_features_in_ = form.n_features
             estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
         return form.to_matrix(X), form

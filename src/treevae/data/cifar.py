@@ -1,12 +1,10 @@
 """CIFAR-10 and CIFAR-100: 32 × 32 photographs, as (n, 32, 32, 3).
 
-The files are pickles, read by an unpickler that can build arrays of bytes, bytes, strings, numbers, lists and dicts,
-and nothing else.
+The files are pickles; pickles.py reads them without running anything.
 """
 
 from __future__ import annotations
 
-import pickle
 import pickletools
 from functools import partial
 from pathlib import Path
@@ -17,68 +15,26 @@ import numpy as np
 from .dataset import DataSet, Size, Source
 from .download import Download
 from .files import DataFileError
+from .pickles import read_pickle
 
 SIDE, CHANNELS = 32, 3
 N_BYTES = CHANNELS * SIDE * SIDE  # of an image, stored as (channel, row, column)
-
-
-class _Bytes:
-    """Stands for an array of bytes while a file is read; numpy's own would believe a file about what lies in memory."""
-
-    values: np.ndarray
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _, shape, kind, columns_first, content = state
-        if not (isinstance(kind, _ByteType) and isinstance(content, bytes)):
-            raise pickle.UnpicklingError("it holds an array of something else than bytes")
-        self.values = np.frombuffer(content, np.uint8).reshape(shape, order="F" if columns_first else "C")
-
-
-class _ByteType:
-    """Stands for numpy's type of bytes, the only one there is here."""
-
-    def __init__(self, name: Any, *_: Any) -> None:
-        if name not in ("u1", "|u1", b"u1", b"|u1"):
-            raise pickle.UnpicklingError(f"it holds numbers of the type {name!r}, expected bytes")
-
-    def __setstate__(self, state: Any) -> None:
-        """Nothing: the order of bytes means nothing for one byte."""
-
-
-def _new_array(*_: Any) -> _Bytes:
-    return _Bytes()
-
-
-ALLOWED = {  # what a file may name -> what it gets
-    ("numpy.core.multiarray", "_reconstruct"): _new_array,
-    ("numpy._core.multiarray", "_reconstruct"): _new_array,
-    ("numpy", "ndarray"): "ndarray",  # only ever handed to _reconstruct; a word cannot be called
-    ("numpy", "dtype"): _ByteType,
-    ("_codecs", "encode"): str.encode,  # how Python 3 writes bytes for Python 2; knows text encodings only
-}
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """An unpickler that builds arrays of bytes, bytes, strings, numbers, lists and dicts, and nothing else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which no CIFAR file needs")
-        return ALLOWED[module, name]
+LARGEST = 1 << 29  # bytes of a file; the largest published one has 155 million
+BEFORE_PIXELS = 1 << 23  # bytes of a file in which the shape of its array stands, before the array itself
 
 
 def _unpickle(path: Path) -> dict[str, Any]:
     """The dict in a file, its keys as strings."""
     if not path.is_file():
         raise DataFileError(f"{path} is not there")
+    if (size := path.stat().st_size) > LARGEST:
+        raise DataFileError(f"{path} has {size:,} bytes, expected at most {LARGEST:,}")
     try:
-        with path.open("rb") as file:
-            found = _ArraysOnly(file, encoding="bytes").load()
-        return {
-            key.decode() if isinstance(key, bytes) else key: value.values if isinstance(value, _Bytes) else value
-            for key, value in found.items()
-        }
-    except Exception as error:  # a damaged pickle can raise anything
+        found = read_pickle(path.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it holds no dict")
+        return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
+    except ValueError as error:
         raise DataFileError(f"{path} is no CIFAR file, or is cut short or damaged: {error}") from error
 
 
@@ -119,7 +75,7 @@ def _names(path: Path, key: str) -> tuple[str, ...]:
     found = _unpickle(path).get(key)
     if not isinstance(found, list) or not found or not all(isinstance(name, bytes | str) for name in found):
         raise DataFileError(f"{path} has no names of classes under {key!r}")
-    return tuple(name.decode() if isinstance(name, bytes) else name for name in found)
+    return tuple(name.decode(errors="replace") if isinstance(name, bytes) else name for name in found)
 
 
 def _n_images(path: Path) -> int:
@@ -127,13 +83,14 @@ def _n_images(path: Path) -> int:
     if not path.is_file():
         raise DataFileError(f"{path} is not there")
     last: list[Any] = [None, None]
+    with path.open("rb") as file:
+        start = file.read(BEFORE_PIXELS)
     try:
-        with path.open("rb") as file:
-            for opcode, argument, _ in pickletools.genops(file):
-                if opcode.name == "TUPLE2" and last[1] == N_BYTES:
-                    return int(last[0])
-                last = [last[1], argument]
-    except Exception as error:  # a damaged pickle can raise anything
+        for opcode, argument, _ in pickletools.genops(start):
+            if opcode.name == "TUPLE2" and last[1] == N_BYTES and isinstance(last[0], int):
+                return last[0]
+            last = [last[1], argument]
+    except ValueError as error:
         raise DataFileError(f"{path} is no CIFAR file, or is cut short or damaged: {error}") from error
     raise DataFileError(f"{path} holds no array of images with {N_BYTES:,} bytes each")
 

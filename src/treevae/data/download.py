@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import IO, cast
 
 from .files import DataFileError
 
 TIMEOUT = 30.0  # seconds in which a server must say something
 BLOCK = 1 << 18  # bytes
+LARGEST = 1 << 29  # bytes that any published file or archive may hold once it is unpacked; the largest holds 0.2 GB
+MOST_MEMBERS = 100_000  # of an archive; the largest has 20,000
+ENCRYPTED = 0x1  # among the flags of a zip's member
+LONGEST_HEADER = 1 << 20  # bytes that a member's name and notes may take in a tar file
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,13 @@ def fetch(download: Download, folder: Path, root: Path) -> None:
 
 
 def content_md5(path: Path) -> str:
-    """The md5 of a file, of a gzipped one that of what is in it."""
-    import gzip
-
+    """The md5 of a file, of a gzipped one that of what is in it, or of its first half GiB if it is a bomb."""
+    digest, left = hashlib.md5(usedforsecurity=False), LARGEST
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        while left > 0 and (block := file.read(BLOCK)):
+            digest.update(block)
+            left -= len(block)
+    return digest.hexdigest()
 
 
 def _save(download: Download, path: Path) -> None:
@@ -127,26 +135,78 @@ def _bar(name: str, length: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def _unpack(file: Path) -> Path:
-    """The folder beside an archive that it was unpacked into; an archive that reaches outside of it is refused."""
+    """The folder beside an archive that it was unpacked into; an archive that reaches outside of it is refused.
+
+    Only files and folders are unpacked, and only as much as a published archive can hold: what members claim is added
+    up before anything is written, and they give no more than they claim.
+    """
     folder = file.with_name("unpacked")
     folder.mkdir()
     try:
         if file.suffix == ".zip":
             with zipfile.ZipFile(file) as zipped:
-                _check_inside(folder, zipped.namelist(), file)
+                _check_members(folder, (_zip_member(member) for member in zipped.infolist()), file)
                 zipped.extractall(folder)
         else:
-            with tarfile.open(file) as tarred:
-                _check_inside(folder, tarred.getnames(), file)
-                tarred.extractall(folder, filter="data")  # refuses links that lead outside, too
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+            with _opened_tar(file) as tarred:
+                _check_members(folder, map(_tar_member, tarred), file)
+            with _opened_tar(file) as tarred:
+                tarred.extractall(folder, filter="data")
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
+        if isinstance(error, DataFileError):
+            raise
         raise DataFileError(
             f"{file.name} is no archive that can be unpacked: {error}; nothing was kept of it"
         ) from error
     return folder
 
 
-def _check_inside(folder: Path, names: Sequence[str], file: Path) -> None:
-    for name in names:
+@contextmanager
+def _opened_tar(file: Path) -> Iterator[tarfile.TarFile]:
+    """A gzipped tar file; other packings can claim more memory than they have bytes."""
+    with gzip.open(file) as unzipped, tarfile.open(fileobj=cast(IO[bytes], _InBlocks(unzipped)), mode="r:") as tarred:
+        yield tarred
+
+
+class _InBlocks:
+    """A file that is read in small pieces only: tarfile believes a header about its length, and reads it at once."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file, self.seek, self.tell = file, file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        """Some bytes."""
+        if size > LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self._file.read(size)
+
+
+Member = tuple[str, int, bool]  # name, bytes, whether it is something else than a file or a folder
+
+
+def _zip_member(member: zipfile.ZipInfo) -> Member:
+    plain = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not member.flag_bits & ENCRYPTED
+    return member.filename, member.file_size, not plain
+
+
+def _tar_member(member: tarfile.TarInfo) -> Member:
+    return member.name, member.size, member.issparse() or not (member.isreg() or member.isdir())
+
+
+def _check_members(folder: Path, members: Iterable[Member], file: Path) -> None:
+    """Raise at the first member that lies outside of the folder, is no plain file, or makes the archive too large."""
+    total = 0
+    for n, (name, size, odd) in enumerate(members, start=1):
+        total += max(size, 0)
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise DataFileError(f"{file.name} has a member {name!r} outside of its folder; nothing was kept of it")
+        if odd or size < 0:
+            raise DataFileError(
+                f"{file.name} has a member {name[:80]!r} that is a link, a device or packed in an odd way, expected "
+                "files and folders; nothing was kept of it"
+            )
+        if total > LARGEST or n > MOST_MEMBERS:
+            raise DataFileError(
+                f"{file.name} unpacks to more than {LARGEST:,} bytes or {MOST_MEMBERS:,} files, which no published "
+                "archive does; nothing was kept of it"
+            )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import csv
 import os
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 
@@ -18,6 +22,12 @@ TABLES = (".csv", ".parquet")
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp")
 KEYS = ("X", "x", "x_train")  # of the samples in an npz with several arrays; the first that is there is taken
 UNNAMED = "Unnamed: 0"  # what pandas calls a first column without a name: often an index saved along
+NUMBERS = "fiub"  # numpy's kinds of types: floats, integers, truth values
+LONGEST_HEADER = 1000  # characters; numpy writes 118 before an array of numbers
+SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, that a packed file may become
+MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds for one line
+LARGEST_PICTURE = 1 << 24  # pixels
+FORMATS = ("PNG", "JPEG", "BMP")  # of Pillow, which would also start other programs for some of its others
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
 INSTALL = "Install what reads it: pip install 'treevae[files]'"
 
@@ -101,8 +111,6 @@ def read_labels(path: str | os.PathLike[str], name: str, n: int) -> np.ndarray:
 
 def _checked(X: np.ndarray, path: Path) -> np.ndarray:
     """X, if it is an array of finite numbers with at least one sample."""
-    if X.dtype.kind not in "fiub":
-        raise DataFileError(f"{path} holds an array of dtype {X.dtype}; numbers are needed")
     if X.ndim < 2 or X.size == 0:
         raise DataFileError(f"{path} holds an array of shape {X.shape}; needed are (n, features), or images (n, h, w)")
     if X.dtype.kind == "f":
@@ -121,19 +129,79 @@ def _checked(X: np.ndarray, path: Path) -> np.ndarray:
 def _read_array(path: Path) -> np.ndarray:
     """The array of a .npy file, or the one of a .npz file that holds the samples."""
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return loaded[_key(list(loaded), path)]
+        if path.suffix.lower() == ".npy":
+            with path.open("rb") as file:
+                return _array(file, path.stat().st_size, path)
+        with ZipFile(path) as zipped:
+            key = _key([name.removesuffix(".npy") for name in zipped.namelist()], path)
+            member = zipped.getinfo(key if key in zipped.namelist() else f"{key}.npy")
+            if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) or member.flag_bits & 0x1:  # encrypted
+                raise DataFileError(f"{path} is packed in a way that numpy does not write; write it with np.savez")
+            with zipped.open(member) as file:
+                return _array(file, member.file_size, path)
     except DataFileError:
         raise
     except (ValueError, EOFError, OSError, BadZipFile, zlib.error) as error:
-        if "pickle" in str(error) or "Object arrays" in str(error):
-            raise DataFileError(
-                f"{path} holds pickled Python objects or is no numpy file; save plain numbers with np.save"
-            ) from error
         raise DataFileError(f"{path} is cut short or damaged: {error}; write it again") from error
+
+
+def _array(file: IO[bytes], size: int, path: Path) -> np.ndarray:
+    """An array in numpy's format out of so many bytes; what they cannot hold is refused before there is room for it."""
+    shape, dtype, columns_first = _header(file, path)
+    if dtype.hasobject:
+        raise DataFileError(f"{path} holds pickled Python objects; save plain numbers with np.save")
+    if dtype.kind not in NUMBERS:
+        raise DataFileError(f"{path} holds an array of dtype {dtype}; numbers are needed")
+    n_bytes = prod(shape) * dtype.itemsize
+    if n_bytes > size:
+        raise DataFileError(
+            f"{path} is cut short or damaged: an array of shape {shape} takes {n_bytes:,} bytes; write it again"
+        )
+    check_bomb(n_bytes, path)
+    content = np.empty(n_bytes, np.uint8)
+    if (found := fill(content, file)) < n_bytes:
+        raise DataFileError(f"{path} is cut short: it holds {found:,} of {n_bytes:,} bytes; write it again")
+    return content.view(dtype).reshape(shape, order="F" if columns_first else "C")
+
+
+def _header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], np.dtype, bool]:
+    """Shape, type and order of an array in numpy's format.
+
+    numpy's own reader gives the header to Python's parser, whatever it holds; here it must be short and flat first.
+    """
+    start = file.read(8)
+    if start[:6] != b"\x93NUMPY":
+        raise DataFileError(f"{path} is no numpy file; save plain numbers with np.save")
+    length = int.from_bytes(file.read(2 if start[6:7] == b"\x01" else 4), "little")
+    text = file.read(min(length, LONGEST_HEADER)).decode("latin-1")
+    if length > LONGEST_HEADER or sum(map(text.count, "([{")) > 9 or "-" in text:
+        raise DataFileError(f"{path} holds no plain array of numbers, or is damaged; save one with np.save")
+    try:
+        found = ast.literal_eval(text.strip())
+        shape, descr, columns_first = found["shape"], found["descr"], found["fortran_order"]
+        if not (isinstance(descr, str) and type(columns_first) is bool and all(type(side) is int for side in shape)):
+            raise ValueError("a header that describes no array of numbers")
+        return tuple(shape), np.dtype(descr), columns_first
+    except (ValueError, TypeError, KeyError, SyntaxError) as error:
+        raise DataFileError(f"{path} is cut short or damaged: {error}; write it again") from error
+
+
+def fill(values: np.ndarray, file: IO[bytes]) -> int:
+    """Read bytes into an array until it is full or the file ends; how many they were."""
+    done, room = 0, values.data
+    while done < len(values) and (got := file.readinto(room[done:])):  # type: ignore[attr-defined]
+        done += got
+    return done
+
+
+def check_bomb(n_bytes: int, path: Path) -> None:
+    """Raise if a file would become many times larger in memory, as only made-up files do."""
+    size = path.stat().st_size
+    if n_bytes > SMALL and n_bytes > MOST_TIMES * size:
+        raise DataFileError(
+            f"{path} has {size:,} bytes, but would take {n_bytes:,} in memory, more than {MOST_TIMES} times as much; "
+            "if that is meant, write it unpacked with np.save"
+        )
 
 
 def _key(keys: list[str], path: Path) -> str:
@@ -155,13 +223,9 @@ def _key(keys: list[str], path: Path) -> str:
 def _read_table(path: Path, drop: Sequence[str]) -> Table:
     """The numbers and the column names of a csv or parquet file."""
     try:
-        import pandas
+        frame = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
     except ImportError as error:
-        raise DataFileError(f"{path} needs pandas. {INSTALL}") from error
-    try:
-        frame = pandas.read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
-    except ImportError as error:
-        raise DataFileError(f"{path} needs pyarrow. {INSTALL}") from error
+        raise DataFileError(f"{path} needs pandas, and for parquet pyarrow. {INSTALL}") from error
     except DataFileError:
         raise
     except (ValueError, OSError) as error:  # pandas' and pyarrow's own errors are kinds of ValueError
@@ -171,31 +235,49 @@ def _read_table(path: Path, drop: Sequence[str]) -> Table:
     frame.columns = [str(name) for name in frame.columns]
     if unknown := [name for name in drop if name not in frame.columns]:
         raise DataFileError(f"{path} has no column {_quoted(unknown)} to drop; it has {_quoted(list(frame.columns))}")
-    frame = frame.drop(columns=list(drop))
+    frame = frame.drop(columns=list(drop)) if drop else frame
     if UNNAMED in frame.columns and np.array_equal(frame[UNNAMED], np.arange(len(frame))):
         raise DataFileError(
             f"the first column of {path} has no name and only counts the rows; leave it out with --drop {UNNAMED!r}"
         )
-    text = [name for name in frame.columns if not _is_number(frame[name].dtype)]
+    text = [name for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if not _is_number(dtype)]
     if text:
         raise DataFileError(
             f"{path} has columns that are not numbers: {_quoted(text)}; encode them as numbers, or leave them out with "
             + " ".join(f"--drop {name!r}" for name in text[:3])
             + (" …" if len(text) > 3 else "")
         )
-    if gaps := [name for name in frame.columns if frame[name].isna().any()]:
+    X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    if gaps := list(frame.columns[np.isnan(X).any(axis=0)]):
         raise DataFileError(f"{path} has missing values in {_quoted(gaps)}; fill them, or drop the rows or columns")
-    X = _checked(frame.to_numpy(dtype=np.float64), path)
-    return Table(X, tuple(frame.columns) if named else None)
+    return Table(_checked(X, path), tuple(frame.columns) if named else None)
+
+
+def _read_parquet(path: Path) -> Any:
+    """A pandas frame, if the file's own list of contents is not that of a bomb."""
+    import pandas
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        about = file.metadata
+        cells = about.num_rows * about.num_columns
+        check_bomb(max(8 * cells, sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))), path)
+    try:
+        return pandas.read_parquet(path)
+    except (ImportError, ValueError, OSError):
+        raise
+    except Exception as error:  # pandas trusts the notes that it left in such files, and stumbles over others
+        raise ValueError(f"its notes for pandas do not hold together ({type(error).__name__}: {error})") from error
 
 
 def _read_csv(path: Path) -> Any:
     """A pandas frame; a file that starts with numbers has no header, and its columns no names."""
     import pandas
 
-    first = pandas.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
+    first = _first_row(path)
+    _check_short_rows(path, len(first))
     if all(map(_reads_as_number, first)):
-        counted = list(first) == [str(i) for i in range(len(first))]  # how pandas writes columns without names
+        counted = first == [str(i) for i in range(len(first))]  # how pandas writes columns without names
         return pandas.read_csv(path, header=None, skiprows=1 if counted else 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pandas.errors.ParserWarning)
@@ -203,6 +285,33 @@ def _read_csv(path: Path) -> Any:
             return pandas.read_csv(path, index_col=False)  # else rows too long would lose their first field
         except pandas.errors.ParserWarning as error:
             raise DataFileError(f"{path} has rows with more fields than its first line; name every column") from error
+
+
+def _first_row(path: Path) -> list[str]:
+    """The fields of the first line that is not empty."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            found = next((row for row in csv.reader(file) if row), None)
+        except csv.Error as error:
+            raise DataFileError(f"{path} cannot be read as a table: {error}") from error
+    if not found:
+        raise DataFileError(f"{path} is empty; a table has a line for each sample")
+    if len(found) > MOST_COLUMNS:
+        raise DataFileError(
+            f"{path} has {len(found):,} columns, more than {MOST_COLUMNS:,}; save it with np.save instead"
+        )
+    return found
+
+
+def _check_short_rows(path: Path, n_columns: int) -> None:
+    """Raise where most rows of a large table are shorter than its first: pandas would fill them up, to any size."""
+    size = path.stat().st_size
+    if 8 * n_columns * size < SMALL:  # a row has a byte at least, a cell takes 8
+        return
+    with path.open("rb") as file:
+        n_rows = sum(1 for line in file if line.strip())
+    if n_rows * (n_columns - 1) > size:  # not even a comma for each
+        raise DataFileError(f"{path} has {n_columns:,} columns, but most of its {n_rows:,} lines have fewer fields")
 
 
 def _reads_as_number(cell: str) -> bool:
@@ -238,9 +347,10 @@ def _read_folder(folder: Path) -> Table:
     )
     if not below:
         raise DataFileError(f"the folder {folder} has no pictures in it; looked for {', '.join(PICTURES)}")
-    pictures = [_read_picture(folder / name) for name in below]
-    first = pictures[0].shape[:2]
-    for name, picture in zip(below, pictures, strict=True):
+    pictures: list[np.ndarray] = []
+    for name in below:
+        pictures.append(_read_picture(folder / name))
+        first, picture = pictures[0].shape[:2], pictures[-1]
         if picture.shape[:2] != first:
             raise DataFileError(
                 f"the pictures differ in size: {below[0]} has {first[1]} × {first[0]} pixels, {name} has "
@@ -257,11 +367,30 @@ def _read_picture(file: Path) -> np.ndarray:
         from PIL import Image, ImageOps
     except ImportError as error:
         raise DataFileError(f"{file} needs Pillow. {INSTALL}") from error
+    with opened(Image, file) as image:
+        if image.mode.startswith(("I", "F")):
+            raise DataFileError(f"{file} has more than 8 bits a pixel (mode {image.mode}); convert it to 8 bits")
+        grey = image.mode in ("1", "L", "LA")
+        return np.asarray(ImageOps.exif_transpose(image).convert("L" if grey else "RGB"))
+
+
+@contextmanager
+def opened(reader: Any, file: Path) -> Iterator[Any]:
+    """A Pillow image, not decoded yet; what is wrong with it, then or while it is decoded, is raised as DataFileError.
+
+    ``reader`` is PIL.Image, which is not there in every installation.
+    """
     try:
-        with Image.open(file) as image:
-            if image.mode.startswith(("I", "F")):
-                raise DataFileError(f"{file} has more than 8 bits a pixel (mode {image.mode}); convert it to 8 bits")
-            grey = image.mode in ("1", "L", "LA")
-            return np.asarray(ImageOps.exif_transpose(image).convert("L" if grey else "RGB"))
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:  # Pillow's PNG reader raises SyntaxError
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", reader.DecompressionBombWarning)  # refused below, long before it is one
+            image = reader.open(file, formats=FORMATS)
+        with image:
+            if image.width * image.height > LARGEST_PICTURE:
+                raise DataFileError(
+                    f"{file} has {image.width} × {image.height} pixels, more than {LARGEST_PICTURE:,}; shrink it first"
+                )
+            yield image
+    except DataFileError:
+        raise
+    except (OSError, SyntaxError, ValueError, reader.DecompressionBombError) as error:  # SyntaxError: Pillow's for png
         raise DataFileError(f"{file} is no picture, or is cut short: {error}") from error

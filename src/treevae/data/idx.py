@@ -14,11 +14,12 @@ import numpy as np
 from .dataset import DataSet, Size, Source
 from .download import Download
 from .fashion_sample import CLASS_NAMES
-from .files import DataFileError
+from .files import DataFileError, fill
 
 SIDE = 28
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 UNSIGNED_BYTES = 0x08  # the third byte of an idx file says the type of its numbers, the fourth the number of axes
+LARGEST = 1 << 28  # bytes of numbers in a file, five times MNIST's: a file that claims more is damaged, or a bomb
 DIGITS = tuple("0123456789")
 
 
@@ -78,22 +79,26 @@ def _read_header(file: IO[bytes], path: Path) -> tuple[int, ...]:
     shape = tuple(np.frombuffer(header, ">u4", offset=4).tolist())
     if shape[1:] != (SIDE, SIDE)[: n_axes - 1]:
         raise DataFileError(f"{path} holds images of {shape[1]} × {shape[2]}, expected {SIDE} × {SIDE}")
+    if prod(shape) > LARGEST:
+        raise DataFileError(f"{path} says that {prod(shape):,} bytes follow its header, expected at most {LARGEST:,}")
     return shape
 
 
 def _read_file(folder: Path, name: str) -> np.ndarray:
     """The numbers of an idx file, uint8."""
     path = _path(folder, name)
+    shape = _shape_of(path)  # what a plain file cannot hold is refused before there is room for it
+    values = np.empty(prod(shape), np.uint8)
     try:
         with _open(path) as file:
-            shape = _read_header(file, path)
-            content = file.read(prod(shape) + 1)  # one more than there should be
+            _read_header(file, path)
+            found, left = fill(values, file), file.read(1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataFileError(f"{path} is cut short or damaged: {error}") from error
-    if len(content) != prod(shape):
-        found = f"only {len(content):,}" if len(content) < prod(shape) else "more"
-        raise DataFileError(f"{path} holds {found} bytes after its header, expected {prod(shape):,}")
-    return np.frombuffer(content, np.uint8).reshape(shape).copy()  # a view of bytes could not be written to
+    if found < len(values) or left:
+        how_many = "more" if left else f"only {found:,}"
+        raise DataFileError(f"{path} holds {how_many} bytes after its header, expected {len(values):,}")
+    return values.reshape(shape)
 
 
 def _source(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .files import INSTALL, DataFileError
+from .files import INSTALL, DataFileError, opened
 
 
 def read_pictures(files: Sequence[Path], mode: str, side: int, fit: Callable[[Any, Path], Any]) -> np.ndarray:
@@ -22,9 +22,6 @@ def read_pictures(files: Sequence[Path], mode: str, side: int, fit: Callable[[An
         raise DataFileError(f"{files[0].parent} needs Pillow. {INSTALL}") from error
     pixels = np.empty((len(files), side, side, *((3,) if mode == "RGB" else ())), np.uint8)
     for i, file in enumerate(files):
-        try:
-            with Image.open(file) as image:
-                pixels[i] = np.asarray(fit(image.convert(mode), file))
-        except (OSError, SyntaxError, Image.DecompressionBombError) as error:  # Pillow's PNG reader raises SyntaxError
-            raise DataFileError(f"{file} is no picture, or is cut short: {error}") from error
+        with opened(Image, file) as image:
+            pixels[i] = np.asarray(fit(image.convert(mode), file))
     return pixels

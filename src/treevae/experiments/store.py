@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -10,11 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..training.checkpoint import reason, restated, sync_folder
+from ..recipes import RECIPES
+from ..training.checkpoint import parsed, reason, restated, sync_folder
 from .cells import Cell, Job
 
 RUNNING = "running"  # the folder of the states
 JOB = "job.json"
+MOST_SCALE = 1e6  # of a schedule
 IDENTITY = ("data", "method", "settings", "scale", "seed")
 
 
@@ -50,13 +53,15 @@ class Store:
         """
         path = self.path(cell)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = parsed(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise _damaged(path, str(error)) from error
         if not isinstance(record, dict):
             raise _damaged(path, "it is no JSON object")
+        if why := wrong_with(record):
+            raise _damaged(path, why)
         wanted = asdict(cell)
         if wrong := [name for name in IDENTITY if record.get(name) != wanted[name]]:
             raise _damaged(path, f"its {' and '.join(wrong)} are not those of the cell that it is named after")
@@ -93,7 +98,10 @@ class Store:
             if _is_bare(path.parent):
                 continue
             try:
-                jobs.append(Job(tuple(Cell(**cell) for cell in json.loads(path.read_text(encoding="utf-8")))))
+                cells = tuple(Cell(**cell) for cell in parsed(path.read_text(encoding="utf-8")))
+                if not cells:
+                    raise ValueError("it names no cell")
+                jobs.append(Job(tuple(map(_checked_cell, cells))))
             except (ValueError, TypeError) as error:
                 raise DamagedRecordError(
                     f"{path} cannot be read: {error}. Bring a whole copy back, or remove the folder {path.parent}: its "
@@ -137,6 +145,34 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         raise restated(error, f"cannot write {path}: {reason(error)}") from error
     sync_folder(path.parent)
+
+
+def wrong_with(record: dict[str, Any]) -> str:
+    """What in a record is not of its kind, of that which tables are made of; empty if all is well."""
+    groups = {name: record.get(name) or {} for name in ("scores_percent", "fine_scores_percent", "elbo", "likelihood")}
+    for name, group in groups.items():
+        if not isinstance(group, dict):
+            return f"its {name} are no JSON object"
+        of_means = name == "likelihood"  # whose bounds have a mean and its error
+        inner = [one.get("mean") if of_means and isinstance(one, dict) else one for one in group.values()]
+        if not all(one is None or type(one) in (int, float) for one in inner):
+            return f"its {name} are not all numbers"
+    attributes = record.get("leaf_attributes_percent") or {}
+    if not isinstance(attributes, dict) or not all(
+        isinstance(row, list) and all(type(one) in (int, float) for one in row) for row in attributes.values()
+    ):
+        return "its leaf_attributes_percent are not rows of numbers"
+    return "" if isinstance(record.get("note", ""), str | None) else "its note is no text"
+
+
+def _checked_cell(cell: Cell) -> Cell:
+    """A cell as it came out of a file, if its parts are of their kinds."""
+    if cell.data not in RECIPES or not isinstance(cell.method, str) or not isinstance(cell.settings, dict):
+        raise ValueError("a cell names no data set, no method or no settings")
+    scale_is_number = type(cell.scale) in (int, float) and 0 < cell.scale < math.inf
+    if not scale_is_number or cell.scale > MOST_SCALE or type(cell.seed) is not int or cell.seed < 0:
+        raise ValueError("a cell's scale or seed is no number that one can have")
+    return cell
 
 
 def _is_bare(folder: Path) -> bool:

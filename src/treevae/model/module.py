@@ -14,9 +14,10 @@ from .elbo import ElboTerms, Gaussian, precision_weighted
 from .layout import Layout, NodeKey
 from .networks import Architecture, BottomUp
 from .nodes import KINDS, Make, Nodes, Row, Rows, copied_networks, new_networks
-from .stack import NodeStack, frozen_row
+from .stack import NodeStack, frozen_row, shapes_only
 from .subtree import FrozenPath, Subtree
 
+MOST_NODES = 1 << 13  # of all trees of a module; the order of nodes takes memory by their square
 GENERATE_BLOCK = 256  # draws made at a time; bounds the memory of generating
 
 
@@ -42,6 +43,7 @@ class TreeVAEModule(nn.Module):
         self, arch: Architecture, trees: Sequence[Tree], generator: torch.Generator, candidates: int = 1
     ) -> None:
         super().__init__()
+        _check_trees(arch, trees)
         self.arch = arch
         self.bottom_up = BottomUp(arch, len(trees), generator)
         self._plant(trees, new_networks(arch, self.bottom_up.d_dims, generator), candidates)
@@ -231,3 +233,17 @@ class TreeVAEModule(nn.Module):
 
 def _per_run(x: Tensor) -> Tensor:
     return x if x.dim() == 3 else x.unsqueeze(0)
+
+
+def weight_shapes(arch: Architecture, tree: Tree) -> dict[str, torch.Size]:
+    """The shapes of all that a module of one tree would load, by name; nothing is allocated."""
+    with shapes_only():
+        module = TreeVAEModule(arch, [tree], torch.Generator())
+    return {name: value.shape for name, value in module.state_dict().items()}
+
+
+def _check_trees(arch: Architecture, trees: Sequence[Tree]) -> None:
+    if (tallest := max(tree.height for tree in trees)) >= arch.n_levels:
+        raise ValueError(f"a tree of height {tallest} needs {tallest + 1} levels of latents, there are {arch.n_levels}")
+    if (n := sum(len(tree.nodes) for tree in trees)) > MOST_NODES:
+        raise ValueError(f"trees with {n:,} nodes are too large; at most {MOST_NODES:,} are possible")

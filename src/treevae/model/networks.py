@@ -24,6 +24,8 @@ MLP_WIDTHS = {
 DEEP_CNN_SIZE = (28, 28)
 IMAGE_NETWORKS = ("cnn", "deep_cnn", "resnet")
 NETWORKS = (*MLP_WIDTHS, *IMAGE_NETWORKS)
+MOST_LAYERS = 100  # of a network, and levels of a tree
+LARGEST_SIDE = 4096  # pixels of an image that a convolutional network sees
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,20 @@ class Architecture:
     n_projections: int = 0  # of d, the deepest first, that a contrastive loss looks at
 
     def __post_init__(self) -> None:
+        if self.network not in NETWORKS or self.likelihood not in LIKELIHOODS:
+            raise ValueError(f"there is no network {self.network!r} or no likelihood {self.likelihood!r}")
+        layers = (self.transformation_layers, self.router_layers)
+        sizes = (*self.input_shape, *self.latent_dims, *self.hidden_dims, *layers)
+        if not all(type(size) is int and size >= 1 for size in sizes):
+            raise ValueError(f"sizes of networks must be whole numbers of at least 1, got {sizes[:20]}")
+        if max(len(self.latent_dims), *layers) > MOST_LAYERS:
+            raise ValueError(f"at most {MOST_LAYERS} levels, and layers of a network, are possible; got more")
+        if len(self.input_shape) != (3 if self.network in IMAGE_NETWORKS else len(self.input_shape)):
+            raise ValueError(f"network={self.network!r} needs images (channels, height, width), got {self.input_shape}")
+        if self.network in IMAGE_NETWORKS and max(self.input_shape) > LARGEST_SIDE:
+            raise ValueError(f"images may have {LARGEST_SIDE} pixels a side, got {self.input_shape}; shrink them first")
+        if type(self.n_projections) is not int or not 0 <= self.n_projections <= len(self.latent_dims):
+            raise ValueError(f"n_projections={self.n_projections!r} must be 0 to {len(self.latent_dims)}")
         if len(self.hidden_dims) != len(self.latent_dims) - 1:
             raise ValueError(
                 f"{len(self.latent_dims)} latent_dims need {len(self.latent_dims) - 1} hidden_dims, one for each step "

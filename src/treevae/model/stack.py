@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 import torch.nn.functional as F
@@ -57,8 +59,27 @@ def frozen_row(part: nn.Module, i: int) -> nn.Module:
 
 def uniform(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> nn.Parameter:
     """A parameter drawn as torch's own layers draw theirs: U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
-    bound = 1 / math.sqrt(fan_in)
-    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound, generator=generator))
+    bound, made = 1 / math.sqrt(fan_in), torch.empty(*shape, device=_device.get())
+    return nn.Parameter(made if made.is_meta else made.uniform_(-bound, bound, generator=generator))
+
+
+def constant(n: int, features: int, value: float) -> Tensor:
+    """A matrix of one number, as norms begin with."""
+    made = torch.empty(n, features, device=_device.get())
+    return made if made.is_meta else made.fill_(value)
+
+
+_device: ContextVar[str | None] = ContextVar("where weights are made", default=None)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Inside, new networks have weights with shapes but without values, which take no memory."""
+    token = _device.set("meta")
+    try:
+        yield
+    finally:
+        _device.reset(token)
 
 
 class Linear(NodeStack):
@@ -81,10 +102,10 @@ class NormLeaky(NodeStack):
 
     def __init__(self, n: int, features: int) -> None:
         super().__init__(n)
-        self.weight = nn.Parameter(torch.ones(n, features))
-        self.bias = nn.Parameter(torch.zeros(n, features))
-        self.register_buffer("running_mean", torch.zeros(n, features))
-        self.register_buffer("running_var", torch.ones(n, features))
+        self.weight = nn.Parameter(constant(n, features, 1))
+        self.bias = nn.Parameter(constant(n, features, 0))
+        self.register_buffer("running_mean", constant(n, features, 0))
+        self.register_buffer("running_var", constant(n, features, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """(node, row, feature) -> the same."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -22,6 +23,10 @@ T = TypeVar("T")
 
 class ModelFileError(ValueError):
     """A file is not a model that this version can read."""
+
+
+class JsonError(ValueError):
+    """A text is not JSON that can be read."""
 
 
 def write(path: str | os.PathLike[str], about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
@@ -118,15 +123,36 @@ def _about(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     if KEY not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but not one that treevae wrote")
     try:
-        about = json.loads(metadata[KEY])
-    except json.JSONDecodeError as error:
+        about = parsed(metadata[KEY])
+    except JsonError as error:
         raise ModelFileError(f"{path} has unreadable metadata: {error}") from error
     version = about.pop("format", None) if isinstance(about, dict) else None
-    if not isinstance(version, int):
+    if type(version) is not int:
         raise ModelFileError(f"{path} does not say which format it has; it was not written by treevae")
     if version > FORMAT:
         raise ModelFileError(f"{path} has format {version}; this treevae reads up to {FORMAT}, update it")
     return about
+
+
+def parsed(text: str) -> Any:
+    """What a JSON text says.
+
+    Raises
+    ------
+    JsonError
+        It is damaged, nested too deeply, has a number too long to read, or says two things under one name.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_without_doubles)
+    except (ValueError, RecursionError) as error:
+        raise JsonError(str(error)) from error
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
 
 
 def _checksum(text: str, tensors: dict[str, torch.Tensor]) -> str:
@@ -144,3 +170,16 @@ def rebuild(kind: type[T], values: dict[str, Any]) -> T:
     if unknown := set(values) - known:
         raise ValueError(f"unknown keys {sorted(unknown)} for {kind.__name__}")
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def check_weights(weights: dict[str, torch.Tensor], shapes: Mapping[str, Sequence[int]]) -> None:
+    """Raise unless these are all the weights of a network, of the right shapes, and finite."""
+    if wrong := sorted(weights.keys() ^ shapes.keys()):
+        raise ValueError(f"weights are missing, or belong to no network: {', '.join(wrong[:5])}")
+    for name, value in weights.items():
+        if value.shape != shapes[name] or value.dtype != torch.float32:
+            raise ValueError(
+                f"{name} has shape {tuple(value.shape)} and type {value.dtype}, expected {tuple(shapes[name])} float32"
+            )
+        if not value.isfinite().all():
+            raise ValueError(f"{name} holds NaN or infinity")

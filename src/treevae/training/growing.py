@@ -382,7 +382,8 @@ class Grove:
             of_run = below(f"run{r}.", tensors)
             run.restore(about["runs"][r], of_run)
             task = about["tasks"][r]
-            rows = of_run["rows"].to(self.samples.device) if "rows" in of_run else None
+            rows = _checked_rows(of_run["rows"], len(self.samples)) if "rows" in of_run else None
+            rows = None if rows is None else rows.to(self.samples.device)
             tasks.append(None if task is None else Task.of(task, self.plan, rows))
             run.task = tasks[r] if about["runs"][r]["waiting"] else None
         self._members, self._training = list(about["members"]), None
@@ -452,6 +453,13 @@ class Grove:
             return network.run(run).to(self.samples.device)
         candidates = network.nodes.layout.candidates
         return TreeVAEModule.of([(network, run * candidates + c) for c in range(candidates)], candidates)
+
+
+def _checked_rows(rows: Tensor, n: int) -> Tensor:
+    """Numbers of samples, if that is what they are."""
+    if rows.dim() != 1 or rows.dtype != torch.long or not len(rows) or rows.min() < 0 or rows.max() >= n:
+        raise ValueError(f"rows are not numbers of some of {n} samples")
+    return rows
 
 
 def _joined(networks: Sequence[TreeVAEModule | Subtree]) -> TreeVAEModule | Subtree:

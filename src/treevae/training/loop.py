@@ -111,6 +111,10 @@ class Training:
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Stand where another training of the same stage stood."""
         self.epoch, self.step = list(about["epoch"]), list(about["step"])
+        n, epochs = len(self.seeds), [self.stage.epochs] * len(self.seeds)
+        for name, values, most in (("epoch", self.epoch, epochs), ("step", self.step, self._steps)):
+            if len(values) != n or not all(type(v) is int and 0 <= v <= m for v, m in zip(values, most, strict=True)):
+                raise ValueError(f"{name}={values!r} of a stage with {epochs} epochs of {self._steps} steps")
         self.objective.network.load_state_dict(below("network.", tensors))
         for name, value in self._stepper.adam.tensors().items():
             value.copy_(tensors[f"adam.{name}"])

@@ -316,7 +316,7 @@ def _read_state(path: Path) -> State:
 
 def _inner(path: Path, about: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     number, inner = about.get("number"), about.get("state")
-    if not isinstance(number, int) or not isinstance(inner, dict):
+    if type(number) is not int or not isinstance(inner, dict):
         raise ModelFileError(f"{path} is a treevae file, but not the state of a run")
     return number, inner
 

@@ -104,4 +104,11 @@ class Ahead:
 def over(module: nn.Module, samples: Samples, ask: Callable[[Tensor], Tensor], chunk: dict[str, int] = CHUNK) -> Tensor:
     """``ask`` of all samples, piece by piece, with the module in eval mode; pieces are joined along the first axis."""
     module.eval()
-    return torch.cat([ask(part) for part in samples.chunks(chunk)])
+    answers, done = torch.empty(0), 0
+    for part in samples.chunks(chunk):
+        answer = ask(part)
+        if done == 0:  # room for all of them at once: joined at the end, they would take twice as much
+            answers = answer.new_empty(len(samples), *answer.shape[1:])
+        answers[done : done + len(answer)] = answer
+        done += len(answer)
+    return answers

@@ -1,0 +1,570 @@
+"""Files that lie: every way in which one was once seen to crash a loader, hang it or fill the memory (tests/fuzz)."""
+
+import gzip
+import io
+import json
+import pickle
+import re
+import resource
+import struct
+import tarfile
+import time
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from PIL import Image, PngImagePlugin
+from safetensors.torch import save
+from test_sets import make_cifar10, make_idx, noise
+
+from treevae import Tree, TreeVAE, cli
+from treevae import load as load_model
+from treevae.data import DataFileError, download, idx, load
+from treevae.data.files import read
+from treevae.data.pickles import read_pickle
+from treevae.data.sets import survey
+from treevae.experiments import showing
+from treevae.experiments.methods import METHODS
+from treevae.experiments.store import DamagedRecordError, Store
+from treevae.experiments.tables import TABLES
+from treevae.model.module import TreeVAEModule, weight_shapes
+from treevae.model.networks import Architecture
+from treevae.training import checkpoint, loop
+from treevae.training.checkpoint import ModelFileError
+from treevae.training.growing import _checked_rows
+from treevae.training.runfolder import STATES, RunFolder
+from treevae.tree import balanced
+
+ROOT = Path(__file__).parents[1]
+MB = 1 << 20
+
+
+@contextmanager
+def refused(message: str, megabytes: int = 20, seconds: float = 5, kind: type = DataFileError) -> Iterator[None]:
+    """Inside, the message comes soon, and little memory is asked for."""
+    tracemalloc.start()
+    began = time.monotonic()
+    try:
+        with pytest.raises(kind, match=message):
+            yield
+        assert tracemalloc.get_traced_memory()[1] < megabytes * MB
+        assert time.monotonic() - began < seconds
+    finally:
+        tracemalloc.stop()
+
+
+# -- idx ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("images", [300_000, 2**32 - 1])
+def test_an_idx_header_that_claims_more_than_the_file_has(tmp_path: Path, images: int) -> None:
+    make_idx(tmp_path, "MNIST")
+    path = tmp_path / "MNIST" / idx.FILES[0]
+    path.write_bytes(path.read_bytes()[:4] + struct.pack(">I", images) + path.read_bytes()[8:])
+    with refused(rf"{path.name} (holds 5,488|says that)"):
+        load("mnist", tmp_path)
+    assert path.name in survey("mnist", tmp_path).fault
+
+
+def test_a_gzipped_idx_that_is_a_bomb(tmp_path: Path) -> None:
+    make_idx(tmp_path, "MNIST", ".gz")
+    path = tmp_path / "MNIST" / f"{idx.FILES[0]}.gz"
+    path.write_bytes(gzip.compress(bytes((0, 0, 8, 3)) + struct.pack(">III", 500_000, 28, 28) + bytes(99 * MB), 1))
+    with refused("392,000,000 bytes follow its header, expected at most"):
+        load("mnist", tmp_path)
+
+
+def test_the_list_of_data_sets_does_not_unpack_a_bomb_to_its_end(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(download, "LARGEST", MB)
+    (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(50 * MB), 1))
+    began = time.monotonic()
+    download.content_md5(tmp_path / "x.gz")
+    once = time.monotonic() - began
+    assert once < 0.1
+
+
+# -- CIFAR's pickles ------------------------------------------------------------------------------------------------
+
+
+def doubling(first: bytes, join: bytes, levels: int = 60) -> bytes:
+    """A value that holds the one before it twice, level upon level; all of them take a few bytes."""
+    return first + b"q\x01" + b"".join(join % (i, i) + b"q%c" % (i + 1) for i in range(1, levels))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"\x8e" + struct.pack("<Q", 2**30) + b".", id="a gigabyte of bytes that are not there"),
+        pytest.param(b"}r" + struct.pack("<I", 2**27) + b".", id="a place far away in the memory"),
+        pytest.param(b"}" + doubling(b")", b"h%ch%c\x86") + b"K\x01s.", id="a key that takes 2 ** 60 steps to hash"),
+        pytest.param(b"cnumpy\ndtype\n" + doubling(b"]", b"](h%ch%ce") + b"\x85R.", id="a type with 2 ** 60 letters"),
+        pytest.param(b"c_codecs\nencode\n(X" + struct.pack("<I", 10**6) + b"a" * 10**6 + b"U\x04idnatR.", id="idna"),
+        pytest.param(b"cnumpy\ndtype\n}U\x0c__defaults__)sb.", id="a name that is changed"),
+        pytest.param(b"(U\x02u1inumpy\ndtype\n.", id="an operation that calls"),
+        pytest.param(b"I" + b"9" * 5000 + b"\n.", id="a number of 5,000 digits"),
+        pytest.param(b"(" * 10**5 + b".", id="marks alone"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+def test_wicked_pickles(tmp_path: Path, content: bytes) -> None:
+    make_cifar10(tmp_path)
+    (tmp_path / "cifar-10-batches-py" / "data_batch_2").write_bytes(content)
+    with refused("data_batch_2 (is no CIFAR file, or is cut short or damaged|holds no images)"):
+        load("cifar10", tmp_path)
+    assert "data_batch_2" in survey("cifar10", tmp_path).fault
+
+
+@pytest.mark.parametrize("protocol", range(5))
+def test_pickles_of_every_protocol_are_read(protocol: int) -> None:
+    content = {"data": noise(2, 6), b"labels": [1, -2, 2**40], "names": ("a", b"\xff"), "x": [1.5, None, True], "": {}}
+    found = read_pickle(pickle.dumps(content, protocol))
+    np.testing.assert_array_equal(found.pop("data"), content.pop("data"))
+    assert found == content
+
+
+# -- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def npy(header: str, content: bytes = b"", version: int = 1) -> bytes:
+    length = struct.pack("<H" if version == 1 else "<I", len(header))
+    return b"\x93NUMPY" + bytes((version, 0)) + length + header.encode() + content
+
+
+def about(shape: str, kind: str = "<f8") -> str:
+    return f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (npy(about("(1000000000000, 10)"), bytes(80)), "takes 80,000,000,000,000 bytes"),
+        (npy(about("(100000000, 2)"), bytes(80)), "takes 1,600,000,000 bytes"),
+        (npy(about("(5, -3)"), bytes(120)), "no plain array"),
+        (npy(about("(2, 2", "<f8"), bytes(32)), "damaged"),
+        (npy(about("(" * 400), bytes(32)), "no plain array"),
+        (npy(about("(2, 2)", "|V1000000000"), bytes(32)), "dtype"),
+        (npy(about("('a', 2)"), bytes(32)), "damaged"),
+        (npy(about("(2, 2)"), bytes(31)), "cut short: it holds 31 of 32 bytes"),
+        (npy(" " * 60_000), "no plain array"),
+        (npy("9" * 900), "damaged"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+def test_array_headers_that_lie(tmp_path: Path, ending: str, content: bytes, why: str) -> None:
+    path = tmp_path / f"x.{ending}"
+    if ending == "npy":
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path, "w") as zipped:
+            zipped.writestr("x.npy", content)
+    with refused(f"{path}.*({why})"):
+        read(path)
+
+
+def test_arrays_of_other_writers_are_read(tmp_path: Path) -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    (tmp_path / "a.npy").write_bytes(npy('{"shape":(2,3),"fortran_order":False,"descr":"<f8"}', values.tobytes(), 2))
+    np.save(tmp_path / "b.npy", np.asfortranarray(values.astype(">f4")))
+    np.savez_compressed(tmp_path / "c.npz", values)
+    for name in ("a.npy", "b.npy", "c.npz"):
+        np.testing.assert_array_equal(read(tmp_path / name).X, values)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_npz_packed_as_numpy_does_not(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as zipped:
+        zipped.writestr("x.npy", npy(about("(2, 2)"), bytes(32)))
+    with refused("a way that numpy does not write"):
+        read(tmp_path / "x.npz")
+
+
+def test_npz_with_a_member_that_is_no_array(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as zipped:
+        zipped.writestr("x", "hello")
+    with refused("is no numpy file"):
+        read(tmp_path / "x.npz")
+
+
+def test_npz_that_is_a_bomb(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
+        zipped.writestr("x.npy", npy(about("(18000, 1000)"), bytes(144_000_000)))
+    with refused("would take 144,000,000 in memory, more than 200 times as much"):
+        read(tmp_path / "x.npz")
+
+
+# -- tables ---------------------------------------------------------------------------------------------------------
+
+
+def test_csv_whose_short_rows_would_be_filled_up(tmp_path: Path) -> None:
+    header = ",".join(f"c{i}" for i in range(20_000))
+    (tmp_path / "x.csv").write_text(header + "\n" + "1\n" * 20_000)
+    with refused("20,000 columns, but most of its 20,001 lines have fewer fields"):
+        read(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("x" * 200_000 + "\n1\n", "field larger than field limit"),
+        ("a," * 100_001 + "a\n", "100,002 columns, more than 100,000"),
+        ("\n\n", "is empty"),
+    ],
+)
+def test_csv_whose_first_line_is_odd(tmp_path: Path, content: str, why: str) -> None:
+    (tmp_path / "x.csv").write_text(content)
+    with refused(why):
+        read(tmp_path / "x.csv")
+
+
+def test_parquet_that_is_a_bomb(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    same = pyarrow.table({"a": np.zeros(1 << 20)})
+    with parquet.ParquetWriter(tmp_path / "x.parquet", same.schema) as writer:
+        for _ in range(32):
+            writer.write_table(same)
+    with refused("would take 268,435,456 in memory"):
+        read(tmp_path / "x.parquet")
+
+
+def test_parquet_whose_notes_for_pandas_are_damaged(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    path = tmp_path / "x.parquet"
+    notes = {"index_columns": [{"kind": "range"}], "columns": [], "column_indexes": []}
+    table = pyarrow.table({"a": [1.0, 2.0]}).replace_schema_metadata({"pandas": json.dumps(notes)})
+    parquet.write_table(table, path)
+    with refused("notes for pandas do not hold together"):
+        read(path)
+
+
+# -- pictures -------------------------------------------------------------------------------------------------------
+
+
+def png(width: int, height: int, *others: tuple[bytes, bytes]) -> bytes:
+    def chunk(kind: bytes, inside: bytes) -> bytes:
+        return struct.pack(">I", len(inside)) + kind + inside + struct.pack(">I", zlib.crc32(kind + inside))
+
+    parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)), *others]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in [*parts, (b"IDAT", zlib.compress(bytes(99)))])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (png(13_000, 13_000), "13000 × 13000 pixels, more than 16,777,216; shrink it"),
+        (png(2**31 - 1, 2**31 - 1), "is no picture"),
+        (png(4, 4, (b"tRNS", b"")), "is no picture"),
+        (png(4, 4, (b"IHDR", b"")), "is no picture"),
+        (png(4, 4, (b"zTXt", b"k\0\0" + zlib.compress(bytes(2 * PngImagePlugin.MAX_TEXT_CHUNK)))), "is no picture"),
+    ],
+)
+def test_pictures_that_lie(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "x.png").write_bytes(content)
+    with refused(f"{re.escape(str(tmp_path / 'x.png'))} (has|is).*({why.removeprefix('is ')})|{why}"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.jpg"])
+def test_no_other_kind_of_picture_is_opened(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An EPS file is a program, for which Pillow would start Ghostscript."""
+    from PIL import EpsImagePlugin
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("must not be started"))
+    Image.new("L", (8, 8)).save(tmp_path / "page.eps")
+    (tmp_path / "page.eps").rename(tmp_path / name)
+    with refused("is no picture"):
+        read(tmp_path)
+
+
+# -- archives -------------------------------------------------------------------------------------------------------
+
+
+def tar_of(*members: tarfile.TarInfo) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(bytes(member.size)))
+    return out.getvalue()
+
+
+def member(name: str, **others: Any) -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    for key, value in others.items():
+        setattr(found, key, value)
+    return found
+
+
+def header_of(kind: bytes, megabytes: int) -> bytes:
+    """A header that says how much follows, and 30 MB, packed to 30 kB."""
+    return gzip.compress(member("a", type=kind, size=megabytes * MB).tobuf(tarfile.GNU_FORMAT) + bytes(30 * MB), 1)
+
+
+ARCHIVES = {
+    "link inside": (tar_of(member("a", type=tarfile.SYMTYPE, linkname="b")), "is a link"),
+    "hard link to nothing": (tar_of(member("a", type=tarfile.LNKTYPE, linkname="b")), "is a link"),
+    "device": (tar_of(member("a", type=tarfile.CHRTYPE)), "is a link, a device"),
+    "large": (header_of(tarfile.REGTYPE, 600), "more than 536,870,912 bytes"),
+    "sparse map of nonsense": (tar_of(member("a", pax_headers={"GNU.sparse.map": "0,x"})), "is no archive"),
+    "size of nonsense": (tar_of(member("a", size=9, pax_headers={"GNU.sparse.size": "x"})), "is no archive|a link"),
+    "long name": (header_of(tarfile.GNUTYPE_LONGNAME, 30), "a header of"),
+    "long notes": (header_of(tarfile.XHDTYPE, 30), "a header of"),
+    "no gzip": (b"a tar file it is not", "is no archive"),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_tar_files_that_lie(tmp_path: Path, name: str) -> None:
+    content, why = ARCHIVES[name]
+    (tmp_path / "a.tar.gz").write_bytes(content)
+    with refused(rf"a\.tar\.gz .*({why})"):
+        download._unpack(tmp_path / "a.tar.gz")
+    assert not list((tmp_path / "unpacked").iterdir())
+
+
+@pytest.mark.parametrize("lie", ["lzma", "encrypted", "large", "many"])
+def test_zip_files_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "MOST_MEMBERS", 5)
+    monkeypatch.setattr(download, "LARGEST", MB)
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA if lie == "lzma" else zipfile.ZIP_DEFLATED) as zipped:
+        for i in range(6 if lie == "many" else 2):
+            zipped.writestr(f"part/{i}", bytes(MB if lie == "large" else 10))
+    if lie == "encrypted":
+        content = path.read_bytes()
+        place = content.index(b"PK\x01\x02") + 8
+        path.write_bytes(content[:place] + b"\x01\x00" + content[place + 2 :])
+    with refused("packed in an odd way" if lie in ("lzma", "encrypted") else "no published archive does"):
+        download._unpack(path)
+    assert not list((tmp_path / "unpacked").iterdir())
+
+
+# -- models and states ------------------------------------------------------------------------------------------------
+
+CHANCE = np.random.default_rng(0)
+TINY = {
+    "n_leaves": 2,
+    "max_depth": 2,
+    "latent_dim": 2,
+    "hidden_dim": 4,
+    "epochs": 1,
+    "device": "cpu",
+    "random_state": 0,
+}
+X = CHANCE.normal(size=(60, 5))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict]:
+    """What a model's file says, and its tensors."""
+    path = tmp_path_factory.mktemp("saved") / "model.safetensors"
+    TreeVAE(**TINY).fit(pandas.DataFrame(X, columns=list("abcde"))).save(path)
+    return checkpoint.read(path)
+
+
+def set_in(path: str, value: Any) -> Callable[[dict, dict], None]:
+    *above, last = path.split(".")
+
+    def change(about: dict, tensors: dict) -> None:
+        inside: Any = about
+        for key in above:
+            inside = inside[int(key) if key.isdigit() else key]
+        inside[last] = value
+
+    return change
+
+
+def chain(n: int) -> str:
+    return Tree({i: (i + 1,) for i in range(n)}).to_json()
+
+
+def fill_first(about: dict, tensors: dict, value: float) -> None:
+    name = next(name for name in tensors if name.startswith("module."))
+    tensors[name] = torch.full_like(tensors[name], value)
+
+
+LIES: dict[str, Callable[[dict, dict], None]] = {
+    "a latent of a thousand million": set_in("architecture.latent_dims", [10**9] * 3),
+    "a thousand million layers": set_in("architecture.transformation_layers", 10**9),
+    "ten thousand levels": lambda about, _: about["architecture"].update(
+        latent_dims=[2] * 10**4, hidden_dims=[4] * 9999
+    ),
+    "a network of that name": set_in("architecture.network", "transformer"),
+    "sizes that are no numbers": set_in("architecture.hidden_dims", ["4", "4"]),
+    "an image for vectors": set_in("form", {"layout": "hwc", "shape": [5, 1, 1], "from_bytes": False}),
+    "more features than weights": set_in("form.shape", [10**9]),
+    "a layout of that name": set_in("form.layout", "spiral"),
+    "a tree taller than its levels": set_in("tree", chain(5)),
+    "a tree of 10,001 levels": set_in("tree", chain(10**4)),
+    "a tree nested in lists": set_in("tree", '{"children": ' + "[" * 10**5),
+    "a scale of zero": set_in("scale", 0.0),
+    "a scale that is no number": set_in("scale", float("nan")),
+    "a shift of another length": lambda _, tensors: tensors.update(shift=torch.zeros(3, dtype=torch.float64)),
+    "names of other features": set_in("feature_names", ["a", "b"]),
+    "names that are numbers": set_in("feature_names", [1, 2, 3, 4, 5]),
+    "labels of leaves that are not there": lambda _, tensors: tensors.update(labels=tensors["labels"] + 100),
+    "labels that are no numbers": lambda _, tensors: tensors.update(labels=tensors["labels"].float()),
+    "a history of other things": set_in("history", [{"event": "EpochEnded"}]),
+    "a history that is no list": set_in("history", {"event": "EpochEnded"}),
+    "an entry of that name": set_in("more", 1),
+    "weights that are no numbers": lambda about, tensors: fill_first(about, tensors, float("nan")),
+    "infinite weights": lambda about, tensors: fill_first(about, tensors, float("inf")),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_models_that_lie(saved: tuple[dict, dict], tmp_path: Path, lie: str) -> None:
+    about, tensors = json.loads(json.dumps(saved[0])), dict(saved[1])
+    LIES[lie](about, tensors)
+    checkpoint.write(tmp_path / "m", about, tensors)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with refused("does not hold together", kind=ModelFileError):
+        load_model(tmp_path / "m", device="cpu")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB: torch's memory is not traced
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"format": 1, "a": ' + "[" * 10**5, "recursion"),
+        ('{"format": 1, "a": ' + "9" * 5000 + "}", "digits"),
+        ('{"format": 1, "format": 1}', "a name stands twice"),
+        ('{"format": true}', "does not say which format"),
+    ],
+)
+def test_json_that_lies(tmp_path: Path, text: str, why: str) -> None:
+    tensors = {"a": torch.zeros(1)}
+    for name in STATES:
+        (tmp_path / name).write_bytes(save(tensors, {"treevae": text, "crc32": checkpoint._checksum(text, tensors)}))
+    with refused(why, kind=ModelFileError):
+        load_model(tmp_path / STATES[0])
+    with refused(why, kind=ModelFileError):
+        RunFolder(tmp_path).load()
+
+
+def test_weights_are_as_large_as_their_shapes_say() -> None:
+    """The shapes that a file is compared with are those of the module, for every network."""
+    for network, shape in (("mlp", (5,)), ("cnn", (1, 8, 8)), ("deep_cnn", (1, 28, 28)), ("resnet", (3, 8, 8))):
+        arch = Architecture(shape, network, "gaussian_learnt", (2,) * 3, (4,) * 2, n_projections=2)
+        module = TreeVAEModule(arch, [balanced(3)], torch.Generator())
+        assert weight_shapes(arch, balanced(3)) == {name: value.shape for name, value in module.state_dict().items()}
+
+
+STATE_LIES: dict[str, Callable[[dict, dict], None]] = {
+    "no name of its run": lambda about, _: about.pop("identity"),
+    "seeds that are none": set_in("seeds", "abc"),
+    "an epoch that never ends": set_in("grove.training.epoch", [10**9]),
+    "a step beyond the epoch": set_in("grove.training.step", [10**9]),
+    "a phase without a task": set_in("grove.tasks", []),
+    "histories of other runs": set_in("histories", [[], []]),
+    "a tree of many leaves": set_in("grove.runs.0.trees", [chain(50)]),
+}
+
+
+@pytest.mark.parametrize("lie", STATE_LIES)
+def test_states_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = (X > 0).astype(np.float32)
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "PAUSE", 0)
+        moments = iter((True, True))
+        patched.setattr(RunFolder, "due", lambda self: next(moments))  # a sudden end at the third pause
+        with pytest.raises(StopIteration):
+            TreeVAE(**TINY).fit(bits, checkpoint=tmp_path)
+    with RunFolder(tmp_path) as folder:
+        found = folder.load()
+        about = json.loads(json.dumps(found.about))
+        STATE_LIES[lie](about, found.tensors)
+        for _ in STATES:
+            folder.save(about, found.tensors)
+    with refused("does not (hold together|say which run)", kind=ModelFileError):
+        TreeVAE(**TINY).fit(bits, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "rows", [torch.empty(0, dtype=torch.long), torch.tensor([-1]), torch.tensor([9]), torch.ones(2)]
+)
+def test_rows_of_a_state_are_numbers_of_samples(rows: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="rows are not numbers of some of 9 samples"):
+        _checked_rows(rows, 9)
+
+
+# -- records and runs -----------------------------------------------------------------------------------------------
+
+CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores_percent": {"ACC": "high"}},
+        {"scores_percent": {"ACC": {"mean": 1}}},
+        {"scores_percent": [1, 2]},
+        {"elbo": {"ELBO": [1]}},
+        {"likelihood": {"ll_paper": {"mean": "x"}}},
+        {"leaf_attributes_percent": {"a": "bc"}},
+        {"note": {"a": 1}},
+    ],
+)
+def test_records_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
+    record = json.loads((ROOT / "results" / f"{CELL.name}.json").read_text()) | change
+    (tmp_path / f"{CELL.name}.json").write_text(json.dumps(record))
+    with refused("is damaged: its", kind=DamagedRecordError):
+        showing.lines(TABLES["clustering"], Store(tmp_path), 1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"data": -1}, {"data": "moon"}, {"settings": [1]}, {"scale": -1}, {"scale": "1"}, {"seed": [1]}, {"method": None}],
+)
+def test_jobs_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
+    (tmp_path / "running" / "job").mkdir(parents=True)
+    (tmp_path / "running" / "job" / "state").touch()
+    (tmp_path / "running" / "job" / "job.json").write_text(json.dumps([asdict(CELL) | change]))
+    with refused("job.json cannot be read", kind=DamagedRecordError):
+        Store(tmp_path).started()
+
+
+def test_a_job_without_cells(tmp_path: Path) -> None:
+    (tmp_path / "running" / "job").mkdir(parents=True)
+    (tmp_path / "running" / "job" / "state").touch()
+    (tmp_path / "running" / "job" / "job.json").write_text("[]")
+    with refused("it names no cell", kind=DamagedRecordError):
+        Store(tmp_path).started()
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, "9" * 5000, '{"data": "\\ud800"', "[]"])
+def test_json_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / f"{CELL.name}.json").write_text(text)
+    with refused("is damaged", kind=DamagedRecordError):
+        Store(tmp_path).read(CELL)
+    (tmp_path / "run.json").write_text(text)
+    with refused(r"run\.json cannot be read", kind=ValueError):
+        cli._read_settings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"data": 1}, {"found_at": ["a"]}, {"drop": 3}, {"drop": [1]}, {"options": "x"}, {"options": {"n_leafs": 3}}],
+)
+def test_settings_of_a_run_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
+    settings = {"data": "x.npy", "found_at": "x.npy", "drop": [], "options": {}} | change
+    (tmp_path / "run.json").write_text(json.dumps(settings))
+    with refused(r"run\.json cannot be read", kind=ValueError):
+        cli._read_settings(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_depth", 10**9), ("device", 1.5), ("device", ["cpu"])])
+def test_parameters_that_once_hung_or_crashed(name: str, value: Any) -> None:
+    with refused(f"{name}=", kind=ValueError):
+        TreeVAE(**TINY | {name: value}).fit(X)
