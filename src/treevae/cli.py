@@ -125,7 +125,7 @@ def fit(
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
     network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp, cnn, deep_cnn or resnet.")] = "auto",
     leaf_rule: Annotated[
-        str, typer.Option(help="Which leaf to split next: samples, reconstruction or elbo.")
+        str, typer.Option(help="Which leaf to split next: samples, reconstruction, elbo or gain.")
     ] = "samples",
     n_init: Annotated[int, typer.Option(help="Candidates trained for every split; the best is kept.")] = 1,
     augment: Annotated[
