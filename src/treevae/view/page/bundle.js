@@ -12,6 +12,7 @@ export class Bundle {
     for (const node of [...this.nodes].reverse()) {
       this.below.set(node.id, node.leaf !== null ? [node.id] : node.children.flatMap((child) => this.below.get(child)));
     }
+    this.position = new Map(this.samples.row.map((row, i) => [row, i])); // of a row of X among the shown samples
     this.what = { images: "images", words: "texts", table: "samples" }[this.kind];
   }
 

@@ -39,6 +39,9 @@ function form(id, title, note, fields, ask, show) {
 
 const numberOf = (values, name) => Number(values.get(name));
 
+// The position in the bundle of the sample whose row was given, null without one.
+const sampleOf = (bundle, values, name) => (values.get(name) === "" ? null : bundle.position.get(numberOf(values, name)));
+
 const galleryOf = (bundle, shown) => element("div", { class: `gallery ${bundle.kind}` }, shown);
 
 export function liveOfNode(bundle, node) {
@@ -101,14 +104,17 @@ function leafRow(bundle, { leaf, probability, picture: shown }) {
   return element("figure", { title: name }, picture(bundle, shown, name), element("figcaption", {}, `${number} · ${percent(probability)}`));
 }
 
-// A field for the number of a sample, with its picture.
+// A field for the number of a sample, the row of X as everywhere on the page, with its picture. The server counts the
+// samples of the bundle, which may hold only some of the rows.
 function sampleField(bundle, name, label, attributes) {
   const seen = element("span", { class: "seen" });
-  const made = field(name, label, { type: "number", min: 0, max: bundle.n_shown - 1, ...attributes });
+  const made = field(name, label, { type: "number", min: 0, max: bundle.n_samples - 1, ...attributes });
   const input = made.querySelector("input");
   const look = () => {
-    const { value } = input;
-    seen.replaceChildren(...(value !== "" && input.validity.valid ? [samplePicture(bundle, Number(value))] : []));
+    const i = input.value === "" ? undefined : bundle.position.get(Number(input.value));
+    const missing = input.value !== "" && i === undefined;
+    input.setCustomValidity(missing ? notShown(bundle, Number(input.value)) : "");
+    seen.replaceChildren(...(i === undefined ? [] : [samplePicture(bundle, i)]));
   };
   input.addEventListener("input", look);
   look();
@@ -116,32 +122,43 @@ function sampleField(bundle, name, label, attributes) {
   return made;
 }
 
+function notShown(bundle, row) {
+  const nearest = d3.least(bundle.samples.row, (other) => Math.abs(other - row));
+  return `This page holds ${bundle.n_shown} of ${bundle.n_samples} samples, not ${row}; the nearest is ${nearest}.`;
+}
+
 function walkForm(bundle) {
   const fields = [sampleField(bundle, "sample", "sample, or none", {}), seedField()];
   return form("walk", "Walk", "through all leaves, of a sample or of a draw of the root", fields,
-    (values) => call("walk", { sample: values.get("sample") === "" ? null : numberOf(values, "sample"), seed: numberOf(values, "seed") }),
+    (values) => call("walk", { sample: sampleOf(bundle, values, "sample"), seed: numberOf(values, "seed") }),
     (found) => galleryOf(bundle, found.leaves.map((leaf) => leafRow(bundle, leaf))));
 }
 
 function interpolateForm(bundle, state) {
-  const first = bundle.leaves[0].typical[0] ?? 0;
-  const last = bundle.leaves.at(-1).typical[0] ?? bundle.n_shown - 1;
-  const fields = [sampleField(bundle, "a", "from sample", { value: first, required: true }), sampleField(bundle, "b", "to sample", { value: last, required: true }),
-    field("steps", "steps", { type: "number", min: 2, max: 16, value: 8, required: true })];
+  const { row } = bundle.samples;
+  const first = row[bundle.leaves[0].typical[0] ?? 0];
+  const last = row[bundle.leaves.at(-1).typical[0] ?? bundle.n_shown - 1];
+  const fields = [
+    sampleField(bundle, "a", "from sample", { value: first, required: true }),
+    sampleField(bundle, "b", "to sample", { value: last, required: true }),
+    field("steps", "steps", { type: "number", min: 2, max: 16, value: 8, required: true }),
+  ];
   const made = form("interpolate", "Interpolate", "between two samples: click them on the map, or give their numbers", fields,
-    (values) => call("interpolate", { a: numberOf(values, "a"), b: numberOf(values, "b"), steps: numberOf(values, "steps") }),
+    (values) => call("interpolate", {
+      a: sampleOf(bundle, values, "a"), b: sampleOf(bundle, values, "b"), steps: numberOf(values, "steps"),
+    }),
     (found) => galleryOf(bundle, found.frames.map((frame) => leafRow(bundle, frame))));
-  pickOnMap(state, [made.elements.a, made.elements.b]);
+  pickOnMap(bundle, state, [made.elements.a, made.elements.b]);
   return made;
 }
 
 // While this tab is open, clicks on points of the map fill the fields in turn.
-function pickOnMap(state, inputs) {
+function pickOnMap(bundle, state, inputs) {
   let next = 0;
   document.getElementById("map").addEventListener("click", (event) => {
     if (state.tab !== "live" || state.sample === null) return;
     event.stopPropagation();
-    inputs[next].value = state.sample;
+    inputs[next].value = bundle.samples.row[state.sample];
     inputs[next].dispatchEvent(new Event("input"));
     next = 1 - next;
   }, true);
