@@ -155,11 +155,9 @@ function interpolateForm(bundle, state) {
 // While this tab is open, clicks on points of the map fill the fields in turn.
 function pickOnMap(bundle, state, inputs) {
   let next = 0;
-  document.getElementById("map").addEventListener("click", (event) => {
-    if (state.tab !== "live" || state.sample === null) return;
-    event.stopPropagation();
-    inputs[next].value = bundle.samples.row[state.sample];
+  state.listen("chosen", () => {
+    inputs[next].value = bundle.samples.row[state.chosen];
     inputs[next].dispatchEvent(new Event("input"));
     next = 1 - next;
-  }, true);
+  });
 }

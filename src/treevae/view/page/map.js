@@ -20,7 +20,7 @@ export class MapView {
     this.tip = document.getElementById("tip");
     this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
     this.canvas.addEventListener("pointerleave", () => this.left());
-    this.canvas.addEventListener("click", () => this.state.sample !== null && state.select(bundle.samples.leaf[this.state.sample]));
+    this.canvas.addEventListener("click", (event) => this.clicked(event));
     for (const what of ["tree", "hover", "selected", "colour"]) state.listen(what, () => this.later());
     new ResizeObserver(() => this.later()).observe(this.canvas.parentElement);
   }
@@ -99,8 +99,18 @@ export class MapView {
     brush.stroke();
   }
 
+  at(event) {
+    return this.near?.find(event.offsetX, event.offsetY, NEAR);
+  }
+
+  // A finger clicks without ever having moved.
+  clicked(event) {
+    const found = this.at(event);
+    if (found !== undefined) this.state.choose(found);
+  }
+
   pointed(event) {
-    const found = this.near?.find(event.offsetX, event.offsetY, NEAR);
+    const found = this.at(event);
     if (found === undefined) return this.left();
     this.state.hover(this.bundle.samples.leaf[found], found);
     this.showTip(found, event);

@@ -9,6 +9,7 @@ export class State {
     this.opened = false; // whether the reader has asked for the panel: on small screens it covers the page
     this.hovered = null; // a node
     this.sample = null; // a sample that is pointed at
+    this.chosen = null; // a sample that was clicked while the live tab was open
     this.colour = "groups";
     this.tab = "node";
     this.cut(Math.min(bundle.leaves.length, MOST_AT_FIRST), false);
@@ -60,6 +61,13 @@ export class State {
     this.opened = open;
     this.tab = tab;
     this.tell("selected", "tree");
+  }
+
+  // A sample on the map: it leads to its leaf or, where samples are wanted, is taken by whoever listens.
+  choose(sample) {
+    if (this.tab !== "live") return this.select(this.bundle.samples.leaf[sample]);
+    this.chosen = sample;
+    this.tell("chosen");
   }
 
   unfoldTo(id) {
