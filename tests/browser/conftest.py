@@ -43,10 +43,9 @@ def opened(chromium: Any) -> Iterator[Any]:
     """Opens an address in a window of a size; afterwards nothing must have been said on the console or fetched."""
     contexts, said, fetched = [], [], []
 
-    def show(address: str, width: int = 1280, height: int = 800, theme: str = "light") -> Any:
-        context = chromium.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
-        )
+    def show(address: str, width: int = 1280, height: int = 800, theme: str = "light", touch: bool = False) -> Any:
+        size = {"width": width, "height": height}
+        context = chromium.new_context(viewport=size, color_scheme=theme, reduced_motion="reduce", has_touch=touch)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))

@@ -41,6 +41,14 @@ def _serving(app: Guard, door: Door) -> Iterator[str]:
     thread.join(10)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _maps_by_pca() -> Iterator[None]:
+    """As where umap-learn is not installed: its maps take long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("treevae.view.snapshot.find_spec", lambda name: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def model() -> TreeVAE:
     tree = Tree().split(0).split(1).split(2)  # leaves 3, 4, 5, 6
@@ -61,7 +69,7 @@ def explorer(ready: Ready) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[str]:
-    rows = np.random.default_rng(0).normal(5, 2, (150, 4))
+    rows = np.random.default_rng(0).normal(5, 2, (2500, 4))  # more than the page can show
     model = TreeVAE(tree=Tree().split(0), max_depth=1, epochs=3, random_state=0, device="cpu").fit(rows)
     found, door = Ready.of_subject(model, Subject(rows, "table", names=NAMES)), Door("127.0.0.1")
     yield from _serving(create_app(Site(found, found.status), Workers(1), door), door)
@@ -137,6 +145,22 @@ def test_walks_and_ways_between_samples(explorer: str, opened: Any) -> None:
             break
     assert page.locator('#interpolate input[name="a"]').input_value() != before
     assert page.locator("#tab-live").get_attribute("aria-selected") == "true"
+
+
+def test_a_sample_has_one_number(table: str, opened: Any) -> None:
+    page = opened(table)
+    shown = page.evaluate("JSON.parse(document.getElementById('bundle').textContent).samples.row")
+    i = next(i for i, row in enumerate(shown) if row != i)  # some rows are left out
+    page.locator("#tab-live").click()
+    page.locator('#walk input[name="sample"]').fill(str(shown[i]))
+    assert page.locator("#walk .seen .card").get_attribute("title") == f"sample {shown[i]}"
+    with page.expect_request("**/api/walk") as asked:
+        page.locator("#walk button").click()
+    assert asked.value.post_data_json["sample"] == i  # the server counts what is shown
+    missing = next(row for row in range(2500) if row not in set(shown))
+    page.locator('#walk input[name="sample"]').fill(str(missing))
+    said = page.locator('#walk input[name="sample"]').evaluate("it => it.validationMessage")
+    assert f"holds 2400 of 2500 samples, not {missing}" in said
 
 
 def test_rows_are_placed_on_cards(table: str, opened: Any) -> None:

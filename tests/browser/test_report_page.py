@@ -103,6 +103,20 @@ def test_a_click_on_a_leaf_opens_its_panel(reports: dict[str, str], opened: Any)
     assert panel.locator(".means .tile").count() == 3
 
 
+def a_point(page: Any) -> dict[str, Any]:
+    """The rightmost point of the map: its leaf, and where it is on the page."""
+    return page.evaluate("""() => {
+        const { samples } = JSON.parse(document.getElementById("bundle").textContent);
+        const [x, y] = [samples.x, samples.y].map((all) => [Math.min(...all), Math.max(...all)]);
+        const canvas = document.querySelector("#map canvas");
+        const box = canvas.getBoundingClientRect();
+        const side = Math.min((canvas.clientWidth - 20) / (x[1] - x[0]), (canvas.clientHeight - 20) / (y[1] - y[0]));
+        const i = samples.x.indexOf(x[1]);
+        return { leaf: samples.leaf[i], x: box.x + box.width / 2 + (x[1] - x[0]) / 2 * side,
+                 y: box.y + box.height / 2 - (samples.y[i] - (y[0] + y[1]) / 2) * side };
+    }""")
+
+
 def test_hovering_links_tree_and_map(reports: dict[str, str], opened: Any) -> None:
     page = opened(reports["images"])
     canvas = page.locator("#map canvas")
@@ -112,21 +126,21 @@ def test_hovering_links_tree_and_map(reports: dict[str, str], opened: Any) -> No
     assert canvas.evaluate("it => it.toDataURL()") != still
     assert node(page, 5).evaluate("it => it.classList.contains('dim')")
     assert not node(page, 7).evaluate("it => it.classList.contains('dim')")
-    box = canvas.bounding_box()
-    where = page.evaluate("""() => {
-        const { samples } = JSON.parse(document.getElementById("bundle").textContent);
-        const [x, y] = [samples.x, samples.y].map((all) => [Math.min(...all), Math.max(...all)]);
-        const canvas = document.querySelector("#map canvas");
-        const side = Math.min((canvas.clientWidth - 20) / (x[1] - x[0]), (canvas.clientHeight - 20) / (y[1] - y[0]));
-        const i = samples.x.indexOf(x[1]);
-        return { leaf: samples.leaf[i], x: canvas.clientWidth / 2 + (x[1] - x[0]) / 2 * side,
-                 y: canvas.clientHeight / 2 - (samples.y[i] - (y[0] + y[1]) / 2) * side };
-    }""")
-    page.mouse.move(box["x"] + where["x"], box["y"] + where["y"])
+    where = a_point(page)
+    page.mouse.move(where["x"], where["y"])
     assert page.locator("#tip").is_visible()
     lit = page.locator(".node.group:not(.dim)").all()
     assert [int(one.get_attribute("data-node")) for one in lit] == [where["leaf"]]
-    page.mouse.click(box["x"] + where["x"], box["y"] + where["y"])
+    page.mouse.click(where["x"], where["y"])
+    assert page.locator("#tabpanel").get_attribute("data-node") == str(where["leaf"])
+
+
+def test_a_finger_finds_a_sample_on_the_map(reports: dict[str, str], opened: Any) -> None:
+    page = opened(reports["images"], 360, 740, touch=True)
+    page.locator("#map canvas").scroll_into_view_if_needed()
+    where = a_point(page)
+    page.touchscreen.tap(where["x"], where["y"])
+    assert page.locator("#tabpanel").is_visible()
     assert page.locator("#tabpanel").get_attribute("data-node") == str(where["leaf"])
 
 
@@ -237,12 +251,18 @@ def test_nothing_sticks_out(
 
 def test_on_a_small_screen_the_panel_is_a_sheet(reports: dict[str, str], opened: Any) -> None:
     page = opened(reports["images"], 360, 740)
-    assert not page.locator("#panel").is_visible()
+    content, close = page.locator("#tabpanel"), page.locator("#panel .close")
+    assert not content.is_visible()
     node(page, 4).locator(".badge").click()
-    assert page.locator("#panel").is_visible()
-    assert page.locator("#tabpanel").get_attribute("data-node") == "4"
-    page.get_by_role("button", name="Close").first.click()
-    assert not page.locator("#panel").is_visible()
+    assert content.is_visible()
+    assert content.get_attribute("data-node") == "4"
+    close.click()
+    assert not content.is_visible()
+    for name, found in (("training", ".chart"), ("leaves", ".every-leaf"), ("node", ".numbers")):
+        page.locator(f"#tab-{name}").click()  # its tabs are always in sight
+        assert content.locator(found).first.is_visible()
+        close.click()
+        assert not content.is_visible()
 
 
 def test_prints_on_few_pages(reports: dict[str, str], opened: Any) -> None:

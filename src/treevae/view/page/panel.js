@@ -31,7 +31,7 @@ export class PanelView {
     const body = { node: () => this.nodeBody(), leaves: () => leavesTable(this.bundle, this.state, this.colours), training: () => historyChart(this.bundle), live: () => this.live }[tab]();
     const tabs = this.tabs().map(([name, text]) => element("button", {
       type: "button", role: "tab", id: `tab-${name}`, "aria-selected": String(name === tab), "aria-controls": "tabpanel",
-      tabindex: name === tab ? "0" : "-1", onclick: () => this.state.set("tab", name), onkeydown: (event) => this.switchTab(event, name),
+      tabindex: name === tab ? "0" : "-1", onclick: () => this.state.open(name), onkeydown: (event) => this.switchTab(event, name),
     }, text));
     const content = element("div", { id: "tabpanel", role: "tabpanel", "aria-labelledby": `tab-${tab}`, tabindex: "0", "data-node": this.state.selected }, body);
     const hadFocus = this.host.contains(document.activeElement) && document.activeElement.role === "tab";
@@ -49,7 +49,7 @@ export class PanelView {
     if (!step) return;
     event.stopPropagation();
     event.preventDefault();
-    this.state.set("tab", names[(names.indexOf(name) + step + names.length) % names.length]);
+    this.state.open(names[(names.indexOf(name) + step + names.length) % names.length]);
   }
 
   close() {

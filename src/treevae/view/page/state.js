@@ -6,7 +6,7 @@ export class State {
     this.listeners = [];
     this.folded = new Set();
     this.selected = bundle.root;
-    this.opened = false; // whether the reader has asked for the panel: on small screens it covers the page
+    this.opened = false; // whether the reader has asked for the panel: on small screens only its tabs are in sight before
     this.hovered = null; // a node
     this.sample = null; // a sample that is pointed at
     this.chosen = null; // a sample that was clicked while the live tab was open
@@ -80,6 +80,11 @@ export class State {
     this.hovered = id;
     this.sample = sample;
     this.tell("hover");
+  }
+
+  open(tab) {
+    this.opened = true;
+    this.set("tab", tab);
   }
 
   set(name, value) {

@@ -155,7 +155,7 @@ export class TreeView {
 
   // A click chooses a node; a click on the sign of a folded one unfolds it, a second click on a fork folds it.
   clicked(event, node, place) {
-    const again = this.state.opened && this.state.selected === node.id;
+    const again = this.state.opened && this.state.tab === "node" && this.state.selected === node.id;
     if (place.group ? event.target.closest(".knob") : again) this.state.fold(node.id);
     else this.state.select(node.id);
     this.buttons.get(node.id)?.focus({ preventScroll: true });
