@@ -70,7 +70,8 @@ def explorer(ready: Ready) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def table() -> Iterator[str]:
     rows = np.random.default_rng(0).normal(5, 2, (2500, 4))  # more than the page can show
-    model = TreeVAE(tree=Tree().split(0), max_depth=1, epochs=3, random_state=0, device="cpu").fit(rows)
+    tree = Tree().split(0).split(2).prune(4)  # leaves 1 and 3; node 2 has one child
+    model = TreeVAE(tree=tree, epochs=3, random_state=0, device="cpu").fit(rows)
     found, door = Ready.of_subject(model, Subject(rows, "table", names=NAMES)), Door("127.0.0.1")
     yield from _serving(create_app(Site(found, found.status), Workers(1), door), door)
 
@@ -106,6 +107,10 @@ def test_a_picture_is_placed_and_its_leaf_is_chosen(explorer: str, model: TreeVA
     page.locator('#place input[type="file"]').set_input_files(tmp_path / "digit.png")
     page.locator("#place button").click()
     assert tiles(page, "place").count() == 2
+    with page.expect_request("**/api/place/image"):
+        page.locator('#place input[name="invert"]').check()  # asks again
+    with page.expect_response("**/api/place/image"):
+        page.locator('#place input[name="invert"]').uncheck()
     leaf = model.tree_.leaves[int(model.predict(image[None])[0])]
     assert page.locator(".placed").get_attribute("data-leaf") == str(leaf)
     assert page.locator("#tabpanel").get_attribute("data-node") == str(leaf)
@@ -163,13 +168,25 @@ def test_a_sample_has_one_number(table: str, opened: Any) -> None:
     assert f"holds 2400 of 2500 samples, not {missing}" in said
 
 
-def test_rows_are_placed_on_cards(table: str, opened: Any) -> None:
+CELLS = "all => all.map(row => [...row.cells].map(cell => cell.innerText))"
+
+
+def test_a_row_is_compared_with_its_reconstruction(table: str, opened: Any) -> None:
     page = opened(table)
     page.locator("#tab-live").click()
     page.locator('#place textarea[name="row"]').fill("1, 2, 3\n4")
     page.locator("#place button").click()
     page.locator(".placed").wait_for()
-    assert page.locator(".placed .card.features").count() == 2
+    head, *rows = page.locator(".compared tr").evaluate_all(CELLS)
+    assert head == ["", "sample", "reconstruction"]
+    assert [row[:2] for row in rows] == [[name, str(i)] for i, name in enumerate(NAMES, 1)]
+    assert all(float(row[2]) for row in rows)
+    names = page.locator(".compared tbody th").evaluate_all("all => all.map(it => it.scrollWidth - it.clientWidth)")
+    assert names == [0] * 4  # nothing is cut
+    nodes = [0, int(page.locator(".placed").get_attribute("data-leaf"))]
+    assert nodes == [0, 3]  # below node 2, which has one child and is passed over
+    said = page.evaluate("() => JSON.parse(document.getElementById('bundle').textContent).nodes.map(it => [it.id, it.name])")
+    assert page.locator(".way li").evaluate_all("all => all.map(it => it.firstChild.data)") == [dict(said)[i] for i in nodes]
     page.locator("#walk button").click()
     page.locator("#walk .result .card").first.wait_for()
     assert page.locator("#walk .result .card.features").count() == 2

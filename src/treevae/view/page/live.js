@@ -1,6 +1,6 @@
 // What needs the model, on a page that a server has sent: generate, place, walk, interpolate.
 
-import { element, percent } from "./dom.js";
+import { element, figure, percent } from "./dom.js";
 import { picture, samplePicture } from "./pictures.js";
 
 async function call(path, body) {
@@ -89,14 +89,34 @@ function imageFields() {
     file.files = event.dataTransfer.files;
     file.form.requestSubmit();
   });
-  return [drop, element("label", { class: "field check" }, element("input", { type: "checkbox", name: "invert" }), "exchange black and white")];
+  const again = () => file.files.length && file.form.requestSubmit();
+  const invert = element("input", { type: "checkbox", name: "invert", onchange: again });
+  return [drop, element("label", { class: "field check" }, invert, "exchange black and white")];
 }
 
 function placed(bundle, found) {
-  const steps = found.path.map(({ node, probability }) => element("li", {}, bundle.node.get(node).name, element("b", {}, percent(probability))));
-  const shown = [["sample", "as it came"], ["reconstruction", "as the model sees it"]].map(([key, text]) =>
-    element("figure", {}, picture(bundle, found[key], text), element("figcaption", {}, text)));
-  return element("div", { class: "placed", "data-leaf": found.leaf }, shown, element("ol", { class: "way" }, steps));
+  const path = found.path.filter(({ node }) => bundle.fork(node) === node); // without nodes that have one child
+  const steps = path.map(({ node, probability }) =>
+    element("li", {}, bundle.node.get(node).name, element("b", {}, percent(probability))));
+  const shown = bundle.kind === "images" ? [
+    pictured(bundle, found.sample, "as the model gets it"),
+    pictured(bundle, found.reconstruction, "as it reconstructs it"),
+  ] : compared(found.sample.card, found.reconstruction.card);
+  return element("div", { class: `placed ${bundle.kind}`, "data-leaf": found.leaf },
+    shown, element("ol", { class: "way" }, steps));
+}
+
+function pictured(bundle, shown, text) {
+  return element("figure", {}, picture(bundle, shown, text), element("figcaption", {}, text));
+}
+
+// The same features, or words, of a sample and of its reconstruction, line by line.
+function compared(sample, reconstruction) {
+  const head = ["", "sample", "reconstruction"].map((name) => element(name ? "th" : "td", name ? { scope: "col" } : {}, name));
+  const rows = sample.map(({ name, value }, i) => element("tr", {}, element("th", { scope: "row", title: name }, name),
+    element("td", {}, figure(value)), element("td", {}, figure(reconstruction[i].value))));
+  return element("table", { class: "terms compared" },
+    element("thead", {}, element("tr", {}, head)), element("tbody", {}, rows));
 }
 
 function leafRow(bundle, { leaf, probability, picture: shown }) {
