@@ -87,6 +87,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     words = [f"word{i}" for i in range(11)] + [EVIL]
     found["texts"] = _report(folder, "texts", _fitted(weights, Tree().split(0)), weights, names=words)
     table = chance.normal(size=(200, 5)) + 3 * (np.arange(200) < 90)[:, None]
+    found["single"] = _report(folder, "single", _fitted(table, Tree()), table)
+    table *= [1e-6, 1, 1e9, 1, 1]
     model = _fitted(table, Tree().split(0).split(2))
-    found["table"] = _report(folder, "table", model, table, names=["a", "b", "c", "d", EVIL])
+    found["table"] = _report(folder, "table", model, table, names=["current", "b", "price", "d", EVIL])
     return found

@@ -1,6 +1,6 @@
 // The line above the page: what is shown, into how many groups the tree is cut, light and dark, help.
 
-import { button, element, percent, wholeNumber } from "./dom.js";
+import { button, counted, element, percent } from "./dom.js";
 import { isDark } from "./colours.js";
 
 export class HeaderView {
@@ -11,27 +11,27 @@ export class HeaderView {
     this.slider = element("input", { type: "range", id: "cut", min: 1, max: most, step: 1, "aria-label": "How many groups to show", oninput: () => state.cut(Number(this.slider.value)) });
     this.count = element("output", { for: "cut" });
     document.getElementById("top").replaceChildren(
-      element("div", { class: "title" }, element("h1", {}, bundle.title), element("p", { id: "about" }, this.about()), element("p", { id: "status", role: "status" })),
+      element("div", { class: "title" }, element("h1", {}, bundle.title), element("p", { id: "about" }, this.about())),
       element("label", { class: "cut" }, element("span", {}, "Show me"), this.slider, this.count),
       element("div", { class: "corner" }, button("Light or dark", "theme", () => this.turnTheme(), { id: "theme" }), button("Help and keys", "help", () => help.showModal(), { id: "ask" })));
     const help = document.getElementById("help");
     help.replaceChildren(...this.help(help));
     help.addEventListener("click", (event) => event.target === help && help.close());
-    state.listen("tree", () => this.draw());
+    state.listen(["tree"], () => this.draw());
     this.draw();
   }
 
   about() {
     const { n_samples, what, leaves, scores } = this.bundle;
     const found = scores ? ` · ${percent(scores.ACC)} accuracy, ${percent(scores.NMI)} NMI` : "";
-    return `${wholeNumber(n_samples)} ${what} in ${leaves.length} clusters${found}`;
+    return `${counted(n_samples, what)} in ${counted(leaves.length, "cluster")}${found}`;
   }
 
   draw() {
     const n = this.state.groups.length;
     this.slider.value = n;
-    this.slider.setAttribute("aria-valuetext", `${n} groups`);
-    this.count.textContent = `${n} ${n === 1 ? "group" : "groups"}`;
+    this.count.textContent = counted(n, "group");
+    this.slider.setAttribute("aria-valuetext", this.count.textContent);
   }
 
   turnTheme() {

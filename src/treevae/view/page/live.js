@@ -175,7 +175,7 @@ function interpolateForm(bundle, state) {
 // While this tab is open, clicks on points of the map fill the fields in turn.
 function pickOnMap(bundle, state, inputs) {
   let next = 0;
-  state.listen("chosen", () => {
+  state.listen(["chosen"], () => {
     inputs[next].value = bundle.samples.row[state.chosen];
     inputs[next].dispatchEvent(new Event("input"));
     next = 1 - next;

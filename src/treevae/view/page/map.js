@@ -1,6 +1,6 @@
 // The map: a point for every shown sample where the root's embedding puts it. Hovering links it with the tree.
 
-import { element, percent } from "./dom.js";
+import { counted, element, percent, wholeNumber } from "./dom.js";
 import { classColour, nodeColours } from "./colours.js";
 import { samplePicture } from "./pictures.js";
 
@@ -11,7 +11,7 @@ export class MapView {
     this.bundle = bundle;
     this.state = state;
     this.host = document.getElementById("map");
-    this.canvas = element("canvas", { tabindex: "-1", role: "img", "aria-label": `${bundle.map.method} of the ${bundle.map.of}: ${bundle.n_shown} ${bundle.what}` });
+    this.canvas = element("canvas", { tabindex: "-1", role: "img", "aria-label": this.caption() });
     this.choice = element("select", { id: "colour", "aria-label": "Colour of the points", onchange: () => state.set("colour", this.choice.value) }, this.options());
     this.host.replaceChildren(
       element("div", { class: "bar-of-map" }, element("h2", {}, "Map"), element("label", {}, "colour ", this.choice)),
@@ -21,7 +21,7 @@ export class MapView {
     this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
     this.canvas.addEventListener("pointerleave", () => this.left());
     this.canvas.addEventListener("click", (event) => this.clicked(event));
-    for (const what of ["tree", "hover", "selected", "colour"]) state.listen(what, () => this.later());
+    state.listen(["tree", "hover", "selected", "colour"], () => this.later());
     new ResizeObserver(() => this.later()).observe(this.canvas.parentElement);
   }
 
@@ -34,7 +34,7 @@ export class MapView {
 
   caption() {
     const { n_shown, n_samples, map, what } = this.bundle;
-    const some = n_shown < n_samples ? `${n_shown.toLocaleString("en")} of ${n_samples.toLocaleString("en")} ${what}` : `all ${n_samples.toLocaleString("en")} ${what}`;
+    const some = `${n_shown < n_samples ? `${wholeNumber(n_shown)} of ` : "all "}${counted(n_samples, what)}`;
     return `${map.method} of the ${map.of}, ${some}`;
   }
 

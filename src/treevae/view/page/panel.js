@@ -1,6 +1,6 @@
 // The panel: what is known about the chosen node, and in other tabs about all leaves, the training, and the live model.
 
-import { button, element, figure, percent, wholeNumber } from "./dom.js";
+import { button, element, figure, percent, plural, wholeNumber } from "./dom.js";
 import { ink, nodeColours } from "./colours.js";
 import { labelBar, labelLegend } from "./labels.js";
 import { picture, samplePicture } from "./pictures.js";
@@ -16,7 +16,7 @@ export class PanelView {
     this.state = state;
     this.host = document.getElementById("panel");
     this.live = bundle.live ? liveTab(bundle, state) : []; // made once: what came back stays there
-    for (const what of ["selected", "tree", "tab"]) state.listen(what, () => this.draw());
+    state.listen(["selected", "tree", "tab"], () => this.draw());
     this.draw();
   }
 
@@ -99,9 +99,10 @@ export class PanelView {
   numbers(node) {
     const { bundle } = this;
     const sure = node.leaf === null ? "sure of the branch" : "sure to be here";
-    const rows = [[wholeNumber(node.size), bundle.what]];
+    const rows = [[wholeNumber(node.size), plural(node.size, bundle.what)]];
     if (node.id !== bundle.root) rows.push([percent(bundle.share(node.id)), "of all"], [percent(node.mass), "soft mass"]);
-    if (node.leaf === null) rows.push([String(bundle.below.get(node.id).length), "clusters"]);
+    const clusters = bundle.below.get(node.id).length;
+    if (node.leaf === null) rows.push([String(clusters), plural(clusters, "cluster")]);
     if (node.confidence !== null) rows.push([percent(node.confidence), sure]);
     return element("dl", { class: "numbers" }, rows.map(([value, name]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
   }

@@ -1,13 +1,13 @@
 // The tree: branches as ribbons, a button at every node, a card with pictures at every group. Zooms, pans, folds.
 
-import { button, drawing, element, icon, percent, wholeNumber } from "./dom.js";
+import { button, counted, drawing, element, icon, percent } from "./dom.js";
 import { ink, nodeColours } from "./colours.js";
-import { isFirst, layoutTree, ribbons, roomBeside } from "./layout.js";
+import { isFirst, layoutTree, leafHeight, ribbons, roomBeside } from "./layout.js";
 import { cardOf, samplePicture } from "./pictures.js";
 import { labelBar } from "./labels.js";
 
 const SMALL_SCREEN = "(max-width: 800px)"; // as in the style sheet
-const NARROWEST_COLUMN = 6.2; // rem of a leaf's column; with less room the tree lies down
+const NARROWEST_COLUMN = { images: 6.2, words: 6.2, table: 9.5 }; // rem of a leaf; with less room the tree lies down
 
 export class TreeView {
   constructor(bundle, state) {
@@ -26,9 +26,9 @@ export class TreeView {
     this.upright = null;
     this.buttons = new Map();
     this.tools();
-    state.listen("tree", () => this.draw());
-    state.listen("selected", () => this.mark());
-    state.listen("hover", () => this.highlight());
+    state.listen(["tree"], () => this.draw());
+    state.listen(["selected"], () => this.mark());
+    state.listen(["hover"], () => this.highlight());
     new ResizeObserver(() => this.resized()).observe(this.viewport);
   }
 
@@ -50,7 +50,8 @@ export class TreeView {
     const { clientWidth: width, clientHeight: height } = this.viewport;
     if (!width || (width === this.lastWidth && height === this.lastHeight)) return;
     [this.lastWidth, this.lastHeight] = [width, height];
-    if (!this.turned) this.upright = width / this.state.groups.length >= NARROWEST_COLUMN * this.rem;
+    const column = width / this.state.groups.length;
+    if (!this.turned) this.upright = column >= NARROWEST_COLUMN[this.bundle.kind] * this.rem;
     this.draw();
     this.fit(false);
   }
@@ -87,7 +88,8 @@ export class TreeView {
 
   draw() {
     // the page scrolls there, so that the tree can be as high as its leaves need
-    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, (2.7 * this.state.groups.length + 6) * this.rem)}px` : "";
+    const needed = ((leafHeight(this.bundle, this.small) + 0.25) * this.state.groups.length + 6) * this.rem;
+    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, needed)}px` : "";
     const { clientWidth, clientHeight } = this.viewport;
     const first = !this.layout;
     const grown = this.layout && this.state.groups.length !== this.layout.groups.length;
@@ -136,7 +138,7 @@ export class TreeView {
   nodeButton(place, level) {
     const node = this.bundle.node.get(place.id);
     const share = this.bundle.share(node.id);
-    const said = `${node.name}, ${wholeNumber(node.size)} ${this.bundle.what}, ${percent(share)}`;
+    const said = `${node.name}, ${counted(node.size, this.bundle.what)}, ${percent(share)}`;
     const { upright, card } = this.layout;
     const style = { transform: `translate(${place.x}px,${place.y}px)`, "--colour": this.colours.get(node.id), "--ink": ink(this.colours.get(node.id)) };
     if (place.group) Object.assign(style, { width: `${card[0]}px`, height: `${card[1]}px`, [upright ? "margin-left" : "margin-top"]: `${-card[upright ? 0 : 1] / 2}px` });
@@ -165,7 +167,7 @@ export class TreeView {
     const knob = element("span", { class: "knob" }, icon("minus"));
     const { upright, level } = this.layout;
     if (node.id === this.bundle.root) {
-      const total = element("b", {}, `${wholeNumber(node.size)} ${this.bundle.what}`);
+      const total = element("b", {}, counted(node.size, this.bundle.what));
       return [knob, element("span", { class: `caption root ${upright ? "" : "sideways"}` }, total)];
     }
     const first = isFirst(this.bundle, node.id);
@@ -178,22 +180,24 @@ export class TreeView {
 
   groupCard(node, share) {
     const folded = node.leaf === null;
-    const { upright, card, pictures, tile } = this.layout;
+    const { upright, card, pictures, tile, narrow, stacked, lines } = this.layout;
     const main = this.bundle.mainClass(node.id);
     const badge = folded
       ? element("span", { class: "badge knob", title: "Unfold" }, icon("plus"))
       : element("span", { class: "badge" }, String(node.leaf));
     const wide = (upright ? card[0] : card[0] - 9 * this.rem) > 8.5 * this.rem;
-    const more = !wide ? "" : folded ? ` · ${this.bundle.below.get(node.id).length} clusters` : main && node.size ? ` · ${percent(main.share)} pure` : "";
+    const more = !wide ? "" : folded ? ` · ${counted(this.bundle.below.get(node.id).length, "cluster")}`
+      : main && node.size ? ` · ${percent(main.share)} pure` : "";
     const words = element("span", { class: "about" },
       element("span", { class: "name", title: node.name }, node.name),
       element("span", { class: "share" }, percent(share), more),
       node.labels ? labelBar(this.bundle, node.labels) : null);
     const shown = !node.size ? element("span", { class: "note" }, "no samples") : this.bundle.kind === "images"
       ? element("span", { class: "pictures" }, node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
-      : element("span", { class: "marks" }, cardOf(node.marks, upright ? 8 : 4, 1.5));
+      : element("span", { class: "marks" }, cardOf(this.bundle, node.marks, this.bundle.kind === "table" ? lines : 8, 1.5));
     const style = tile ? { "--tile": `${tile}px` } : {};
-    return element("span", { class: `leafcard ${this.layout.narrow ? "narrow" : ""}`, style }, badge, words, shown);
+    const sort = `leafcard ${narrow ? "narrow" : ""} ${stacked ? "stacked" : ""}`;
+    return element("span", { class: sort, style }, badge, words, shown);
   }
 
   mark() {
