@@ -130,6 +130,17 @@ def test_what_is_wrong_is_said(explorer: str, chromium: Any, tmp_path: Path) -> 
     page.close()
 
 
+@pytest.mark.parametrize(("row", "word"), [("1 2 abc 4", "abc"), ("1,5 2,3", "1,5"), ("1;2;NaN;4", "NaN")])
+def test_a_row_is_read_as_meant_or_not_at_all(row: str, word: str, table: str, opened: Any) -> None:
+    page = opened(table)
+    page.locator("#tab-live").click()
+    page.locator('#place textarea[name="row"]').fill(row)
+    page.locator("#place button").click()
+    said = page.locator("#place .error").inner_text()
+    assert f"“{word}” is not one number; give 4 numbers" in said
+    assert "Decimals take a point" in said
+
+
 def test_walks_and_ways_between_samples(explorer: str, opened: Any) -> None:
     page = opened(explorer)
     page.locator("#tab-live").click()

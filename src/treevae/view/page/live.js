@@ -70,12 +70,23 @@ function placeForm(bundle, state) {
       return call("place/image", values);
     }
     if (kind === "text") return call("place", { text: values.get("text") });
-    return call("place", { row: values.get("row").split(/[\s,;]+/).filter(Boolean).map(Number) });
+    return call("place", { row: rowOf(bundle, values.get("row")) });
   };
   return form("place", "Place", "a new sample in the tree", fields, ask, (found) => {
     state.select(found.leaf, state.opened, "live");
     return placed(bundle, found);
   });
+}
+
+// The numbers of a row. Among words that spaces or semicolons part, a lone comma may be meant as a decimal one.
+function rowOf(bundle, text) {
+  const words = text.split(/[\s;]+/).filter(Boolean);
+  const comma = words.length > 1 && words.find((word) => /^[-+]?\d*,\d+$/.test(word));
+  const numbers = text.split(/[\s,;]+/).filter(Boolean);
+  const odd = comma || numbers.find((word) => !Number.isFinite(Number(word)));
+  if (!odd) return numbers.map(Number);
+  throw new Error(`row: “${odd}” is not one number; give ${bundle.n_features} numbers, parted by spaces or commas. `
+    + "Decimals take a point: 1.5");
 }
 
 const wide = (name, label, rows) => element("label", { class: "field wide" }, label, element("textarea", { name, rows, required: true }));
