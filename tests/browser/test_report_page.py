@@ -50,6 +50,21 @@ def test_a_node_folds_and_unfolds(reports: dict[str, str], opened: Any) -> None:
     assert shown(page) == [0, 1, 3, 4, 5, 6, 7]
     node(page, 5).dblclick()  # a leaf has nothing to fold
     assert shown(page) == [0, 1, 3, 4, 5, 6, 7]
+    for _ in range(2):
+        node(page, 1).click()
+    assert shown(page) == [0, 1, 7]
+    node(page, 1).locator(".knob").click()
+    assert shown(page) == [0, 1, 3, 4, 5, 6, 7]  # what was open below is open again
+
+
+def test_a_click_draws_the_panel_once(reports: dict[str, str], opened: Any) -> None:
+    page = opened(reports["images"])
+    page.evaluate("""() => {
+        window.drawn = 0;
+        new MutationObserver((all) => { window.drawn += all.length; }).observe(panel, { childList: true });
+    }""")
+    node(page, 4).click()
+    assert page.evaluate("window.drawn") == 1
 
 
 def test_the_slider_cuts_the_tree_into_groups(reports: dict[str, str], opened: Any) -> None:
@@ -148,12 +163,16 @@ def test_the_map_is_coloured_by_leaf_level_or_class(reports: dict[str, str], ope
     page = opened(reports["images"])
     choices = page.locator("#colour option").evaluate_all("all => all.map(one => one.value)")
     assert choices == ["groups", "leaves", "level 1", "level 2", "class"]
-    pictures = set()
+    pictures, explained = set(), []
     for choice in choices[1:]:
         page.locator("#colour").select_option(choice)
         page.wait_for_timeout(60)
         pictures.add(page.locator("#map canvas").evaluate("it => it.toDataURL()"))
+        explained.append(page.locator("#map .legend li").count())
     assert len(pictures) == 4
+    assert explained == [4, 2, 3, 10]  # a colour for every cluster, group of the level, or class
+    assert page.locator("#map .legend li").last.inner_text() == "<img src=x onerror=alert(1)>"
+    assert page.locator("#tabpanel .legend li").count() == 10  # the root lists all classes
 
 
 def test_keys(reports: dict[str, str], opened: Any) -> None:
@@ -169,8 +188,8 @@ def test_keys(reports: dict[str, str], opened: Any) -> None:
     page.keyboard.press("Enter")
     assert shown(page) == [0]
     page.keyboard.press("Enter")
-    assert shown(page) == [0, 1, 7]
-    page.keyboard.press("]")
+    assert shown(page) == [0, 1, 3, 4, 5, 6, 7]
+    page.keyboard.press("[")
     assert page.locator("output").inner_text() == "3 groups"
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Escape")

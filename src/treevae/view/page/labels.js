@@ -14,7 +14,7 @@ export function labelBar(bundle, counts) {
     parts.map(({ i, share }) => element("span", { style: { "flex-grow": share, background: classColour(i) } })));
 }
 
-export function labelLegend(bundle, counts, most = 6) {
+export function labelLegend(bundle, counts, most) {
   const total = Math.max(1, d3.sum(counts));
   const parts = counts.map((count, i) => ({ i, count })).filter(({ count }) => count).sort((a, b) => b.count - a.count);
   const rest = d3.sum(parts.slice(most), ({ count }) => count);

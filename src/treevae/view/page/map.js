@@ -16,6 +16,7 @@ export class MapView {
     this.host.replaceChildren(
       element("div", { class: "bar-of-map" }, element("h2", {}, "Map"), element("label", {}, "colour ", this.choice)),
       element("div", { class: "plot" }, this.canvas),
+      this.legend = element("ul", { class: "legend", "aria-label": "Colours of the map" }),
       element("p", { class: "note" }, this.caption()));
     this.tip = document.getElementById("tip");
     this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
@@ -48,14 +49,36 @@ export class MapView {
     });
   }
 
+  // The nodes whose samples have a colour each.
+  groups() {
+    const { colour } = this.state;
+    if (colour === "groups") return this.state.groups;
+    return colour === "leaves" ? this.bundle.leaves.map(({ id }) => id) : this.bundle.level(Number(colour.split(" ")[1]));
+  }
+
+  // The colour of a sample; the legend says what it means.
   colourOf() {
     const { leaf, label } = this.bundle.samples;
-    const { colour } = this.state;
-    if (colour === "class") return (i) => classColour(label[i]);
-    const groups = colour === "groups" ? this.state.groups
-      : colour === "leaves" ? this.bundle.leaves.map(({ id }) => id) : this.bundle.level(Number(colour.split(" ")[1]));
+    if (this.state.colour === "class") {
+      this.explain(this.bundle.classes.map((name, i) => ({ name, colour: classColour(i) })));
+      return (i) => classColour(label[i]);
+    }
+    const groups = this.groups();
     const colours = nodeColours(this.bundle, groups);
+    this.explain(groups.map((id) => ({ id, name: this.bundle.node.get(id).name, colour: colours.get(id) })));
     return (i) => colours.get(leaf[i]);
+  }
+
+  explain(entries) {
+    const said = JSON.stringify(entries);
+    if (said === this.explained) return; // under a pointer it stays as it is
+    this.explained = said;
+    this.legend.replaceChildren(...entries.map(({ id, name, colour }) => {
+      const hover = id === undefined ? {} : {
+        onpointerenter: () => this.state.hover(id), onpointerleave: () => this.state.hover(null),
+      };
+      return element("li", hover, element("i", { style: { background: colour } }), element("span", { title: name }, name));
+    }));
   }
 
   draw() {
