@@ -88,7 +88,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found["texts"] = _report(folder, "texts", _fitted(weights, Tree().split(0)), weights, names=words)
     table = chance.normal(size=(200, 5)) + 3 * (np.arange(200) < 90)[:, None]
     found["single"] = _report(folder, "single", _fitted(table, Tree()), table)
-    table *= [1e-6, 1, 1e9, 1, 1]
     model = _fitted(table, Tree().split(0).split(2))
-    found["table"] = _report(folder, "table", model, table, names=["current", "b", "price", "d", EVIL])
+    found["table"] = _report(folder, "table", model, table, names=["a", "b", "c", "d", EVIL])
+    table *= [1e-6, 1, 1e9, 1, 1]
+    found["units"] = _report(folder, "units", _fitted(table, Tree().split(0)), table, names=[*"abcd", EVIL])
     return found

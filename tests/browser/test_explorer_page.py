@@ -70,7 +70,7 @@ def explorer(ready: Ready) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def table() -> Iterator[str]:
     rows = np.random.default_rng(0).normal(5, 2, (2500, 4))  # more than the page can show
-    tree = Tree().split(0).split(2).prune(4)  # leaves 1 and 3; node 2 has one child
+    tree = Tree().split(0).split(1).split(2).prune(3).prune(5)  # leaves 4 and 6; nodes 1 and 2 have one child each
     model = TreeVAE(tree=tree, epochs=3, random_state=0, device="cpu").fit(rows)
     found, door = Ready.of_subject(model, Subject(rows, "table", names=NAMES)), Door("127.0.0.1")
     yield from _serving(create_app(Site(found, found.status), Workers(1), door), door)
@@ -109,8 +109,9 @@ def test_a_picture_is_placed_and_its_leaf_is_chosen(explorer: str, model: TreeVA
     assert tiles(page, "place").count() == 2
     with page.expect_request("**/api/place/image"):
         page.locator('#place input[name="invert"]').check()  # asks again
-    with page.expect_response("**/api/place/image"):
+    with page.expect_request("**/api/place/image"):
         page.locator('#place input[name="invert"]').uncheck()
+    page.locator("#place:not(.busy)").wait_for()
     leaf = model.tree_.leaves[int(model.predict(image[None])[0])]
     assert page.locator(".placed").get_attribute("data-leaf") == str(leaf)
     assert page.locator("#tabpanel").get_attribute("data-node") == str(leaf)
@@ -194,10 +195,8 @@ def test_a_row_is_compared_with_its_reconstruction(table: str, opened: Any) -> N
     assert all(float(row[2]) for row in rows)
     names = page.locator(".compared tbody th").evaluate_all("all => all.map(it => it.scrollWidth - it.clientWidth)")
     assert names == [0] * 4  # nothing is cut
-    nodes = [0, int(page.locator(".placed").get_attribute("data-leaf"))]
-    assert nodes == [0, 3]  # below node 2, which has one child and is passed over
-    said = page.evaluate("() => JSON.parse(document.getElementById('bundle').textContent).nodes.map(it => [it.id, it.name])")
-    assert page.locator(".way li").evaluate_all("all => all.map(it => it.firstChild.data)") == [dict(said)[i] for i in nodes]
+    assert page.locator(".placed").get_attribute("data-leaf") in ("4", "6")
+    assert page.locator(".way li").count() == 2  # the node between has one child and is passed over
     page.locator("#walk button").click()
     page.locator("#walk .result .card").first.wait_for()
     assert page.locator("#walk .result .card.features").count() == 2

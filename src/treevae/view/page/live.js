@@ -24,14 +24,15 @@ const seedField = () => field("seed", "seed", { type: "number", min: 0, max: 429
 function form(id, title, note, fields, ask, show) {
   const result = element("div", { class: "result", "aria-live": "polite" });
   const made = element("form", { id, class: "part live" }, element("h3", {}, title, element("small", {}, note)), element("div", { class: "fields" }, fields, element("button", { type: "submit" }, title)), result);
+  let last = 0; // the question that was asked last: answers to earlier ones come too late
   made.addEventListener("submit", async (event) => {
     event.preventDefault();
+    const mine = ++last;
     made.classList.add("busy");
-    try {
-      result.replaceChildren(...[show(await ask(new FormData(made)))].flat());
-    } catch (error) {
-      result.replaceChildren(element("p", { class: "error" }, error.message));
-    }
+    const answer = await Promise.resolve(new FormData(made)).then(ask).then(
+      (found) => () => [show(found)].flat(), (error) => () => [element("p", { class: "error" }, error.message)]);
+    if (mine !== last) return;
+    result.replaceChildren(...answer());
     made.classList.remove("busy");
   });
   return made;

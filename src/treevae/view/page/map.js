@@ -65,7 +65,10 @@ export class MapView {
     }
     const groups = this.groups();
     const colours = nodeColours(this.bundle, groups);
-    this.explain(groups.map((id) => ({ id, name: this.bundle.node.get(id).name, colour: colours.get(id) })));
+    this.explain(groups.map((id) => {
+      const { leaf: number, name } = this.bundle.node.get(id);
+      return { id, name: number === null ? name : `${number} ${name}`, colour: colours.get(id) };
+    }));
     return (i) => colours.get(leaf[i]);
   }
 

@@ -7,7 +7,7 @@ import { cardOf, samplePicture } from "./pictures.js";
 import { labelBar } from "./labels.js";
 
 const SMALL_SCREEN = "(max-width: 800px)"; // as in the style sheet
-const NARROWEST_COLUMN = { images: 6.2, words: 6.2, table: 9.5 }; // rem of a leaf; with less room the tree lies down
+const NARROWEST_COLUMN = { images: 6.2, words: 8, table: 9.5 }; // rem of a leaf; with less room the tree lies down
 
 export class TreeView {
   constructor(bundle, state) {
@@ -192,9 +192,10 @@ export class TreeView {
       element("span", { class: "name", title: node.name }, node.name),
       element("span", { class: "share" }, percent(share), more),
       node.labels ? labelBar(this.bundle, node.labels) : null);
+    const most = this.bundle.kind === "table" ? lines : stacked ? 3 * lines : 8;
     const shown = !node.size ? element("span", { class: "note" }, "no samples") : this.bundle.kind === "images"
       ? element("span", { class: "pictures" }, node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
-      : element("span", { class: "marks" }, cardOf(this.bundle, node.marks, this.bundle.kind === "table" ? lines : 8, 1.5));
+      : element("span", { class: "marks" }, cardOf(this.bundle, node.marks, most, 1.5));
     const style = tile ? { "--tile": `${tile}px` } : {};
     const sort = `leafcard ${narrow ? "narrow" : ""} ${stacked ? "stacked" : ""}`;
     return element("span", { class: sort, style }, badge, words, shown);
