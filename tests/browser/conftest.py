@@ -1,5 +1,6 @@
 """Chromium for the tests of the pages, and the reports they look at."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from sklearn.datasets import load_digits
 from treevae import Tree, TreeVAE
 from treevae.tree import balanced
 from treevae.view.report import write_report
-from treevae.view.snapshot import snapshot
+from treevae.view.snapshot import Snapshot, snapshot
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 QUIETLY = (
@@ -72,6 +73,14 @@ def _fitted(X: np.ndarray, tree: Tree, **how: Any) -> TreeVAE:
     return TreeVAE(tree=tree, **given | how).fit(X)
 
 
+def _in_units(entry: dict[str, Any]) -> dict[str, Any]:
+    """Features a and c as if they were measured in other units."""
+    unit = {"a": 1e-6, "c": 1e9}.get(entry.get("name", ""), 1)
+    if unit == 1:
+        return entry
+    return {key: unit * value if key in ("value", "left", "right") else value for key, value in entry.items()}
+
+
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Addresses of reports on images, with a node that pruning has left with one child, on texts and on a table."""
@@ -89,7 +98,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     table = chance.normal(size=(200, 5)) + 3 * (np.arange(200) < 90)[:, None]
     found["single"] = _report(folder, "single", _fitted(table, Tree()), table)
     model = _fitted(table, Tree().split(0).split(2))
-    found["table"] = _report(folder, "table", model, table, names=["a", "b", "c", "d", EVIL])
-    table *= [1e-6, 1, 1e9, 1, 1]
-    found["units"] = _report(folder, "units", _fitted(table, Tree().split(0)), table, names=[*"abcd", EVIL])
+    found["table"] = _report(folder, "table", model, table, names=[*"abcd", EVIL])
+    shown = snapshot(model, table, names=[*"abcd", EVIL], map_method="pca")
+    units = Snapshot(json.loads(shown.to_json(), object_hook=_in_units))
+    found["units"] = write_report(units, folder / "units.html").as_uri()
     return found

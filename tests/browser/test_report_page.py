@@ -1,6 +1,7 @@
 """The report in a browser: fold, zoom, click, cut, hover, keys, light and dark, small and large, paper."""
 
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -313,6 +314,13 @@ def test_on_a_small_screen_the_panel_is_a_sheet(reports: dict[str, str], opened:
         assert content.locator(found).first.is_visible()
         close.click()
         assert not content.is_visible()
+
+
+def test_lines_of_the_page_are_short() -> None:
+    sources = [Path(str(one)) for one in (files("treevae.view") / "page").iterdir() if one.name.endswith(".js")]
+    long = [f"{one.name}:{i}" for one in sources for i, line in enumerate(one.read_text().split("\n"), 1) if len(line) > 120]
+    assert sources
+    assert long == []
 
 
 def test_prints_on_few_pages(reports: dict[str, str], opened: Any) -> None:

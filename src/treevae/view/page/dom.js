@@ -55,7 +55,7 @@ export function percent(share) {
   return share < 1 && whole === 100 ? ">99 %" : `${whole} %`;
 }
 
-// A number in any unit in seven letters or so: three digits that count, with an exponent where it is very large or small.
+// A number in any unit in seven letters or so: three digits that count, an exponent where it is very large or small.
 export function figure(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);

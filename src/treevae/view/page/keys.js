@@ -2,7 +2,8 @@
 
 export function listenToKeys(bundle, state, tree, panel) {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey
+      || event.target.closest("input, select, textarea, dialog[open]")) return;
     const inTree = event.target.closest("#tree, body > :not(main)") || event.target === document.body;
     const act = {
       "?": () => document.getElementById("help").showModal(),

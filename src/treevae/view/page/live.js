@@ -23,7 +23,8 @@ const seedField = () => field("seed", "seed", { type: "number", min: 0, max: 429
 // A form whose button calls the server and shows what comes back, or why nothing does.
 function form(id, title, note, fields, ask, show) {
   const result = element("div", { class: "result", "aria-live": "polite" });
-  const made = element("form", { id, class: "part live" }, element("h3", {}, title, element("small", {}, note)), element("div", { class: "fields" }, fields, element("button", { type: "submit" }, title)), result);
+  const made = element("form", { id, class: "part live" }, element("h3", {}, title, element("small", {}, note)),
+    element("div", { class: "fields" }, fields, element("button", { type: "submit" }, title)), result);
   let last = 0; // the question that was asked last: answers to earlier ones come too late
   made.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -41,7 +42,8 @@ function form(id, title, note, fields, ask, show) {
 const numberOf = (values, name) => Number(values.get(name));
 
 // The position in the bundle of the sample whose row was given, null without one.
-const sampleOf = (bundle, values, name) => (values.get(name) === "" ? null : bundle.position.get(numberOf(values, name)));
+const sampleOf = (bundle, values, name) =>
+  (values.get(name) === "" ? null : bundle.position.get(numberOf(values, name)));
 
 const galleryOf = (bundle, shown) => element("div", { class: `gallery ${bundle.kind}` }, shown);
 
@@ -54,7 +56,10 @@ function generateForm(bundle, node) {
   const fields = [field("n", "how many", { type: "number", min: 1, max: 64, value: 12, required: true }), seedField(),
     field("temperature", "temperature", { type: "number", min: 0, max: 2, step: 0.1, value: 1, required: true })];
   return form("generate", "Generate", "samples that pass through this node", fields,
-    (values) => call("generate", { node: node.id, n: numberOf(values, "n"), seed: numberOf(values, "seed"), temperature: numberOf(values, "temperature") }),
+    (values) => call("generate", {
+      node: node.id, n: numberOf(values, "n"), seed: numberOf(values, "seed"),
+      temperature: numberOf(values, "temperature"),
+    }),
     (found) => galleryOf(bundle, found.samples.map((shown) => picture(bundle, shown, "generated"))));
 }
 
@@ -64,7 +69,11 @@ export function liveTab(bundle, state) {
 
 function placeForm(bundle, state) {
   const kind = bundle.accepts[0]; // the first is the handiest
-  const fields = { image: imageFields, text: () => [wide("text", "a text", 4)], row: () => [wide("row", `a row: ${bundle.n_features} numbers`, 3)] }[kind]();
+  const fields = {
+    image: imageFields,
+    text: () => [wide("text", "a text", 4)],
+    row: () => [wide("row", `a row: ${bundle.n_features} numbers`, 3)],
+  }[kind]();
   const ask = (values) => {
     if (kind === "image") {
       values.set("invert", values.has("invert") ? "true" : "false");
@@ -90,7 +99,8 @@ function rowOf(bundle, text) {
     + "Decimals take a point: 1.5");
 }
 
-const wide = (name, label, rows) => element("label", { class: "field wide" }, label, element("textarea", { name, rows, required: true }));
+const wide = (name, label, rows) =>
+  element("label", { class: "field wide" }, label, element("textarea", { name, rows, required: true }));
 
 function imageFields() {
   const file = element("input", { type: "file", name: "image", accept: "image/*", required: true });
@@ -124,7 +134,7 @@ function pictured(bundle, shown, text) {
 
 // The same features, or words, of a sample and of its reconstruction, line by line.
 function compared(sample, reconstruction) {
-  const head = ["", "sample", "reconstruction"].map((name) => element(name ? "th" : "td", name ? { scope: "col" } : {}, name));
+  const head = [element("td"), ...["sample", "reconstruction"].map((name) => element("th", { scope: "col" }, name))];
   const rows = sample.map(({ name, value }, i) => element("tr", {}, element("th", { scope: "row", title: name }, name),
     element("td", {}, figure(value)), element("td", {}, figure(reconstruction[i].value))));
   return element("table", { class: "terms compared" },
@@ -133,7 +143,8 @@ function compared(sample, reconstruction) {
 
 function leafRow(bundle, { leaf, probability, picture: shown }) {
   const { name, leaf: number } = bundle.node.get(leaf);
-  return element("figure", { title: name }, picture(bundle, shown, name), element("figcaption", {}, `${number} · ${percent(probability)}`));
+  return element("figure", { title: name }, picture(bundle, shown, name),
+    element("figcaption", {}, `${number} · ${percent(probability)}`));
 }
 
 // A field for the number of a sample, the row of X as everywhere on the page, with its picture. The server counts the
@@ -175,7 +186,8 @@ function interpolateForm(bundle, state) {
     sampleField(bundle, "b", "to sample", { value: last, required: true }),
     field("steps", "steps", { type: "number", min: 2, max: 16, value: 8, required: true }),
   ];
-  const made = form("interpolate", "Interpolate", "between two samples: click them on the map, or give their numbers", fields,
+  const note = "between two samples: click them on the map, or give their numbers";
+  const made = form("interpolate", "Interpolate", note, fields,
     (values) => call("interpolate", {
       a: sampleOf(bundle, values, "a"), b: sampleOf(bundle, values, "b"), steps: numberOf(values, "steps"),
     }),

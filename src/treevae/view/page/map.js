@@ -12,7 +12,9 @@ export class MapView {
     this.state = state;
     this.host = document.getElementById("map");
     this.canvas = element("canvas", { tabindex: "-1", role: "img", "aria-label": this.caption() });
-    this.choice = element("select", { id: "colour", "aria-label": "Colour of the points", onchange: () => state.set("colour", this.choice.value) }, this.options());
+    this.choice = element("select", {
+      id: "colour", "aria-label": "Colour of the points", onchange: () => state.set("colour", this.choice.value),
+    }, this.options());
     this.host.replaceChildren(
       element("div", { class: "bar-of-map" }, element("h2", {}, "Map"), element("label", {}, "colour ", this.choice)),
       element("div", { class: "plot" }, this.canvas),
@@ -53,7 +55,8 @@ export class MapView {
   groups() {
     const { colour } = this.state;
     if (colour === "groups") return this.state.groups;
-    return colour === "leaves" ? this.bundle.leaves.map(({ id }) => id) : this.bundle.level(Number(colour.split(" ")[1]));
+    return colour === "leaves" ? this.bundle.leaves.map(({ id }) => id)
+      : this.bundle.level(Number(colour.split(" ")[1]));
   }
 
   // The colour of a sample; the legend says what it means.
@@ -80,7 +83,8 @@ export class MapView {
       const hover = id === undefined ? {} : {
         onpointerenter: () => this.state.hover(id), onpointerleave: () => this.state.hover(null),
       };
-      return element("li", hover, element("i", { style: { background: colour } }), element("span", { title: name }, name));
+      return element("li", hover, element("i", { style: { background: colour } }),
+        element("span", { title: name }, name));
     }));
   }
 
@@ -93,7 +97,8 @@ export class MapView {
     const { x, y, leaf } = this.bundle.samples;
     const margin = 10;
     const [wide, high] = [d3.extent(x), d3.extent(y)];
-    const side = Math.min((width - 2 * margin) / (wide[1] - wide[0] || 1), (height - 2 * margin) / (high[1] - high[0] || 1));
+    const side = Math.min((width - 2 * margin) / (wide[1] - wide[0] || 1),
+      (height - 2 * margin) / (high[1] - high[0] || 1));
     const middle = [(wide[0] + wide[1]) / 2, (high[0] + high[1]) / 2];
     this.points = x.map((at, i) => [width / 2 + (at - middle[0]) * side, height / 2 - (y[i] - middle[1]) * side]);
     this.near = d3.quadtree(d3.range(x.length), (i) => this.points[i][0], (i) => this.points[i][1]);

@@ -44,7 +44,8 @@ export function cardOf(bundle, entries, most = 99, full = 3) {
 function wordCard(entries) {
   const heaviest = Math.max(...entries.map((entry) => entry.value), 1e-9);
   const words = entries.map(({ name, value }) =>
-    element("span", { class: "word", style: { "--weight": value / heaviest }, title: `${name} ${figure(value)}` }, name));
+    element("span", { class: "word", style: { "--weight": value / heaviest }, title: `${name} ${figure(value)}` },
+      name));
   return element("span", { class: "card words" }, words.length ? words : "no words");
 }
 

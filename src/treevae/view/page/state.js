@@ -7,7 +7,7 @@ export class State {
     this.folded = new Set();
     this.remembered = new Set(); // nodes folded by hand: unfolding them shows again what was open below
     this.selected = bundle.root;
-    this.opened = false; // whether the reader has asked for the panel: on small screens only its tabs are in sight before
+    this.opened = false; // whether the reader has asked for the panel: before, small screens show only its tabs
     this.hovered = null; // a node
     this.sample = null; // a sample that is pointed at
     this.chosen = null; // a sample that was clicked while the live tab was open

@@ -64,7 +64,8 @@ export class TreeView {
   }
 
   tools() {
-    const by = (factor) => () => d3.select(this.viewport).transition().duration(this.pace).call(this.zoom.scaleBy, factor);
+    const by = (factor) => () =>
+      d3.select(this.viewport).transition().duration(this.pace).call(this.zoom.scaleBy, factor);
     document.getElementById("tools").replaceChildren(
       button("Zoom in", "plus", by(1.5)),
       button("Zoom out", "minus", by(1 / 1.5)),
@@ -107,10 +108,12 @@ export class TreeView {
   }
 
   drawBranches(first) {
-    const joined = d3.select(this.branches).selectAll("path").data(ribbons(this.bundle, this.layout), (branch) => branch.id);
+    const drawn = d3.select(this.branches).selectAll("path");
+    const joined = drawn.data(ribbons(this.bundle, this.layout), (branch) => branch.id);
     joined.exit().remove();
     const entered = joined.enter().append("path").attr("d", (branch) => branch.d);
-    entered.on("pointerenter", (_, branch) => this.state.hover(branch.id)).on("pointerleave", () => this.state.hover(null));
+    entered.on("pointerenter", (_, branch) => this.state.hover(branch.id));
+    entered.on("pointerleave", () => this.state.hover(null));
     entered.on("click", (_, branch) => this.state.select(branch.id));
     const all = entered.merge(joined);
     all.attr("stroke", (branch) => this.colours.get(branch.id)).attr("stroke-width", (branch) => branch.width);
@@ -140,8 +143,12 @@ export class TreeView {
     const share = this.bundle.share(node.id);
     const said = `${node.name}, ${counted(node.size, this.bundle.what)}, ${percent(share)}`;
     const { upright, card } = this.layout;
-    const style = { transform: `translate(${place.x}px,${place.y}px)`, "--colour": this.colours.get(node.id), "--ink": ink(this.colours.get(node.id)) };
-    if (place.group) Object.assign(style, { width: `${card[0]}px`, height: `${card[1]}px`, [upright ? "margin-left" : "margin-top"]: `${-card[upright ? 0 : 1] / 2}px` });
+    const colour = this.colours.get(node.id);
+    const style = { transform: `translate(${place.x}px,${place.y}px)`, "--colour": colour, "--ink": ink(colour) };
+    if (place.group) {
+      const [side, half] = upright ? ["margin-left", card[0] / 2] : ["margin-top", card[1] / 2];
+      Object.assign(style, { width: `${card[0]}px`, height: `${card[1]}px`, [side]: `${-half}px` });
+    }
     const made = element("div", {
       class: place.group ? `node group ${upright ? "upright" : "lying"}` : "node fork", style,
       role: "treeitem", tabindex: "-1", "data-node": node.id, "aria-level": level, "aria-label": said,
@@ -194,7 +201,8 @@ export class TreeView {
       node.labels ? labelBar(this.bundle, node.labels) : null);
     const most = this.bundle.kind === "table" ? lines : stacked ? 3 * lines : 8;
     const shown = !node.size ? element("span", { class: "note" }, "no samples") : this.bundle.kind === "images"
-      ? element("span", { class: "pictures" }, node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
+      ? element("span", { class: "pictures" },
+        node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
       : element("span", { class: "marks" }, cardOf(this.bundle, node.marks, most, 1.5));
     const style = tile ? { "--tile": `${tile}px` } : {};
     const sort = `leafcard ${narrow ? "narrow" : ""} ${stacked ? "stacked" : ""}`;
@@ -221,7 +229,8 @@ export class TreeView {
 
   // The neighbour of a node in a direction of the screen.
   neighbour(id, key) {
-    const turned = this.layout.upright ? key : { ArrowLeft: "ArrowUp", ArrowRight: "ArrowDown", ArrowUp: "ArrowLeft", ArrowDown: "ArrowRight" }[key];
+    const turned = this.layout.upright ? key
+      : { ArrowLeft: "ArrowUp", ArrowRight: "ArrowDown", ArrowUp: "ArrowLeft", ArrowDown: "ArrowRight" }[key];
     if (turned === "ArrowUp") return this.bundle.parent(id);
     if (turned === "ArrowDown") return this.layout.nodes.get(id).group ? null : this.bundle.children(id)[0];
     const here = this.layout.nodes.get(id);
