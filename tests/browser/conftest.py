@@ -44,7 +44,14 @@ def opened(chromium: Any) -> Iterator[Any]:
     """Opens an address in a window of a size; afterwards nothing must have been said on the console or fetched."""
     contexts, said, fetched = [], [], []
 
-    def show(address: str, width: int = 1280, height: int = 800, theme: str = "light", touch: bool = False) -> Any:
+    def show(
+        address: str,
+        width: int = 1280,
+        height: int = 800,
+        theme: str = "light",
+        touch: bool = False,
+        served: dict[str, str] | None = None,
+    ) -> Any:
         size = {"width": width, "height": height}
         context = chromium.new_context(viewport=size, color_scheme=theme, reduced_motion="reduce", has_touch=touch)
         contexts.append(context)
@@ -52,6 +59,9 @@ def opened(chromium: Any) -> Iterator[Any]:
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: fetched.append(request.url))
+        for url, body in (served or {}).items():
+            kind = "text/html" if body.startswith("<") else "application/json"
+            page.route(url, lambda route, body=body, kind=kind: route.fulfill(body=body, content_type=kind))
         page.goto(address)
         page.wait_for_selector("html[data-ready]")
         return page

@@ -1,10 +1,13 @@
 """The explorer in a browser: generate, place, walk, interpolate, and a run that grows until it can be asked."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import numpy as np
 import pytest
@@ -22,6 +25,8 @@ from treevae.serve.site import Ready, Site
 from treevae.serve.watching import shape_of
 from treevae.serve.workers import Workers
 from treevae.subject import Subject
+from treevae.view.report import page as page_of
+
 
 pytestmark = pytest.mark.browser
 DIGITS = load("digits")
@@ -200,6 +205,24 @@ def test_a_row_is_compared_with_its_reconstruction(table: str, opened: Any) -> N
     page.locator("#walk button").click()
     page.locator("#walk .result .card").first.wait_for()
     assert page.locator("#walk .result .card.features").count() == 2
+
+
+def test_a_text_is_compared_word_by_word(reports: dict[str, str], opened: Any) -> None:
+    html = Path(url2pathname(urlparse(reports["texts"]).path)).read_text()
+    bundle = json.loads(html.split('id="bundle">')[1].split("</script>")[0])
+    cards = [[{"name": name, "value": v + i} for i, name in enumerate(["bread", "<b>"])] for v in (0.0, 0.5)]
+    leaf = bundle["nodes"][1]["id"]
+    answer = {"leaf": leaf, "cluster": 0, "path": [], "leaves": [], "sample": {"card": cards[0]}}
+    answer["reconstruction"] = {"card": cards[1]}
+    address = "http://127.0.0.1:9/"
+    served = {address: page_of(bundle | {"live": True, "accepts": ["text"]}), f"{address}api/place": json.dumps(answer)}
+    page = opened(address, served=served)
+    page.locator("#tab-live").click()
+    page.locator('#place textarea[name="text"]').fill("bread")
+    page.locator("#place button").click()
+    page.locator(".compared").wait_for()
+    rows = page.locator(".compared tbody tr").evaluate_all(CELLS)
+    assert rows == [["bread", "0", "0.5"], ["<b>", "1", "1.5"]]
 
 
 def test_a_tree_grows_until_it_can_be_asked(ready: Ready, opened: Any) -> None:

@@ -41,7 +41,8 @@ export class PanelView {
       onclick: () => this.state.open(name), onkeydown: (event) => this.switchTab(event, name),
     }, text));
     const content = element("div", {
-      id: "tabpanel", role: "tabpanel", "aria-labelledby": `tab-${tab}`, tabindex: "0", "data-node": this.state.selected,
+      id: "tabpanel", role: "tabpanel", "aria-labelledby": `tab-${tab}`, tabindex: "0",
+      "data-node": this.state.selected,
     }, body);
     const hadFocus = this.host.contains(document.activeElement) && document.activeElement.role === "tab";
     this.host.replaceChildren(
@@ -143,7 +144,8 @@ export class PanelView {
       const cell = (sprite, name, text) =>
         element("figure", {}, picture(this.bundle, sprite, name), element("figcaption", {}, text));
       const key = ["more", "less"].flatMap((more, i) => [element("i", { class: more }), ["left", "right"][i]]);
-      return this.part("What split it", "mean image of each side, and their difference", element("div", { class: "means" },
+      const note = "mean image of each side, and their difference";
+      return this.part("What split it", note, element("div", { class: "means" },
         cell(node.split.left, "mean image of the left side", side(left)),
         cell(node.split.difference, "difference of the means", element("span", { class: "key" }, key)),
         cell(node.split.right, "mean image of the right side", side(right))));
