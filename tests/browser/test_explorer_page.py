@@ -27,7 +27,6 @@ from treevae.serve.workers import Workers
 from treevae.subject import Subject
 from treevae.view.report import page as page_of
 
-
 pytestmark = pytest.mark.browser
 DIGITS = load("digits")
 NAMES = ["apple", "bread", "cheese", "dates"]
