@@ -56,12 +56,16 @@ def opened(chromium: Any) -> Iterator[Any]:
         context = chromium.new_context(viewport=size, color_scheme=theme, reduced_motion="reduce", has_touch=touch)
         contexts.append(context)
         page = context.new_page()
+
+        def answer(route: Any) -> None:
+            body = (served or {})[route.request.url]
+            route.fulfill(body=body, content_type="text/html" if body.startswith("<") else "application/json")
+
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: fetched.append(request.url))
-        for url, body in (served or {}).items():
-            kind = "text/html" if body.startswith("<") else "application/json"
-            page.route(url, lambda route, body=body, kind=kind: route.fulfill(body=body, content_type=kind))
+        for url in served or {}:
+            page.route(url, answer)
         page.goto(address)
         page.wait_for_selector("html[data-ready]")
         return page

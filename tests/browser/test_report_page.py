@@ -273,8 +273,8 @@ def test_nothing_sticks_out(
 @pytest.mark.parametrize("width", [360, 1280])
 def test_features_have_names_and_whole_numbers(width: int, kind: str, reports: dict[str, str], opened: Any) -> None:
     page = opened(reports[kind], width)
-    page.locator("#tab-node").click()
-    for part in (".leafcard", "#tabpanel .gallery"):
+    for tab, part in (("node", ".leafcard"), ("node", ".gallery"), ("leaves", ".every-leaf")):
+        page.locator(f"#tab-{tab}").click()
         boxes = page.locator(f"{part} .feature").evaluate_all("""all => all.map(one => {
             const [label, value] = [".label", ".value"].map((name) => one.querySelector(name));
             const [inside, around] = [value, value.closest(".marks, .card")].map((it) => it.getBoundingClientRect());
