@@ -1,5 +1,6 @@
 """Chromium for the tests of the pages, and the reports they look at."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from sklearn.datasets import load_digits
 from treevae import Tree, TreeVAE
 from treevae.tree import balanced
 from treevae.view.report import write_report
-from treevae.view.snapshot import snapshot
+from treevae.view.snapshot import Snapshot, snapshot
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 QUIETLY = (
@@ -43,15 +44,28 @@ def opened(chromium: Any) -> Iterator[Any]:
     """Opens an address in a window of a size; afterwards nothing must have been said on the console or fetched."""
     contexts, said, fetched = [], [], []
 
-    def show(address: str, width: int = 1280, height: int = 800, theme: str = "light") -> Any:
-        context = chromium.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
-        )
+    def show(
+        address: str,
+        width: int = 1280,
+        height: int = 800,
+        theme: str = "light",
+        touch: bool = False,
+        served: dict[str, str] | None = None,
+    ) -> Any:
+        size = {"width": width, "height": height}
+        context = chromium.new_context(viewport=size, color_scheme=theme, reduced_motion="reduce", has_touch=touch)
         contexts.append(context)
         page = context.new_page()
+
+        def answer(route: Any) -> None:
+            body = (served or {})[route.request.url]
+            route.fulfill(body=body, content_type="text/html" if body.startswith("<") else "application/json")
+
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: fetched.append(request.url))
+        for url in served or {}:
+            page.route(url, answer)
         page.goto(address)
         page.wait_for_selector("html[data-ready]")
         return page
@@ -73,6 +87,14 @@ def _fitted(X: np.ndarray, tree: Tree, **how: Any) -> TreeVAE:
     return TreeVAE(tree=tree, **given | how).fit(X)
 
 
+def _in_units(entry: dict[str, Any]) -> dict[str, Any]:
+    """Features a and c as if they were measured in other units."""
+    unit = {"a": 1e-6, "c": 1e9}.get(entry.get("name", ""), 1)
+    if unit == 1:
+        return entry
+    return {key: unit * value if key in ("value", "left", "right") else value for key, value in entry.items()}
+
+
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Addresses of reports on images, with a node that pruning has left with one child, on texts and on a table."""
@@ -88,6 +110,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     words = [f"word{i}" for i in range(11)] + [EVIL]
     found["texts"] = _report(folder, "texts", _fitted(weights, Tree().split(0)), weights, names=words)
     table = chance.normal(size=(200, 5)) + 3 * (np.arange(200) < 90)[:, None]
+    found["single"] = _report(folder, "single", _fitted(table, Tree()), table)
     model = _fitted(table, Tree().split(0).split(2))
-    found["table"] = _report(folder, "table", model, table, names=["a", "b", "c", "d", EVIL])
+    found["table"] = _report(folder, "table", model, table, names=[*"abcd", EVIL])
+    shown = snapshot(model, table, names=[*"abcd", EVIL], map_method="pca")
+    units = Snapshot(json.loads(shown.to_json(), object_hook=_in_units))
+    found["units"] = write_report(units, folder / "units.html").as_uri()
     return found

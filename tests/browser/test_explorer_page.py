@@ -1,10 +1,13 @@
 """The explorer in a browser: generate, place, walk, interpolate, and a run that grows until it can be asked."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import numpy as np
 import pytest
@@ -22,6 +25,7 @@ from treevae.serve.site import Ready, Site
 from treevae.serve.watching import shape_of
 from treevae.serve.workers import Workers
 from treevae.subject import Subject
+from treevae.view.report import page as page_of
 
 pytestmark = pytest.mark.browser
 DIGITS = load("digits")
@@ -39,6 +43,14 @@ def _serving(app: Guard, door: Door) -> Iterator[str]:
     yield address_of(bound, door)
     server.should_exit = True
     thread.join(10)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _maps_by_pca() -> Iterator[None]:
+    """As where umap-learn is not installed: its maps take long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("treevae.view.snapshot.find_spec", lambda name: None)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +73,9 @@ def explorer(ready: Ready) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[str]:
-    rows = np.random.default_rng(0).normal(5, 2, (150, 4))
-    model = TreeVAE(tree=Tree().split(0), max_depth=1, epochs=3, random_state=0, device="cpu").fit(rows)
+    rows = np.random.default_rng(0).normal(5, 2, (2500, 4))  # more than the page can show
+    tree = Tree().split(0).split(1).split(2).prune(3).prune(5)  # leaves 4 and 6; nodes 1 and 2 have one child each
+    model = TreeVAE(tree=tree, epochs=3, random_state=0, device="cpu").fit(rows)
     found, door = Ready.of_subject(model, Subject(rows, "table", names=NAMES)), Door("127.0.0.1")
     yield from _serving(create_app(Site(found, found.status), Workers(1), door), door)
 
@@ -98,6 +111,11 @@ def test_a_picture_is_placed_and_its_leaf_is_chosen(explorer: str, model: TreeVA
     page.locator('#place input[type="file"]').set_input_files(tmp_path / "digit.png")
     page.locator("#place button").click()
     assert tiles(page, "place").count() == 2
+    with page.expect_request("**/api/place/image"):
+        page.locator('#place input[name="invert"]').check()  # asks again
+    with page.expect_request("**/api/place/image"):
+        page.locator('#place input[name="invert"]').uncheck()
+    page.locator("#place:not(.busy)").wait_for()
     leaf = model.tree_.leaves[int(model.predict(image[None])[0])]
     assert page.locator(".placed").get_attribute("data-leaf") == str(leaf)
     assert page.locator("#tabpanel").get_attribute("data-node") == str(leaf)
@@ -115,6 +133,17 @@ def test_what_is_wrong_is_said(explorer: str, chromium: Any, tmp_path: Path) -> 
     error.wait_for()
     assert "no whole picture; allowed are PNG" in error.inner_text()
     page.close()
+
+
+@pytest.mark.parametrize(("row", "word"), [("1 2 abc 4", "abc"), ("1,5 2,3", "1,5"), ("1;2;NaN;4", "NaN")])
+def test_a_row_is_read_as_meant_or_not_at_all(row: str, word: str, table: str, opened: Any) -> None:
+    page = opened(table)
+    page.locator("#tab-live").click()
+    page.locator('#place textarea[name="row"]').fill(row)
+    page.locator("#place button").click()
+    said = page.locator("#place .error").inner_text()
+    assert f"“{word}” is not one number; give 4 numbers" in said
+    assert "Decimals take a point" in said
 
 
 def test_walks_and_ways_between_samples(explorer: str, opened: Any) -> None:
@@ -139,16 +168,60 @@ def test_walks_and_ways_between_samples(explorer: str, opened: Any) -> None:
     assert page.locator("#tab-live").get_attribute("aria-selected") == "true"
 
 
-def test_rows_are_placed_on_cards(table: str, opened: Any) -> None:
+def test_a_sample_has_one_number(table: str, opened: Any) -> None:
+    page = opened(table)
+    shown = page.evaluate("JSON.parse(document.getElementById('bundle').textContent).samples.row")
+    i = next(i for i, row in enumerate(shown) if row != i)  # some rows are left out
+    page.locator("#tab-live").click()
+    page.locator('#walk input[name="sample"]').fill(str(shown[i]))
+    assert page.locator("#walk .seen .card").get_attribute("title") == f"sample {shown[i]}"
+    with page.expect_request("**/api/walk") as asked:
+        page.locator("#walk button").click()
+    assert asked.value.post_data_json["sample"] == i  # the server counts what is shown
+    missing = next(row for row in range(2500) if row not in set(shown))
+    page.locator('#walk input[name="sample"]').fill(str(missing))
+    said = page.locator('#walk input[name="sample"]').evaluate("it => it.validationMessage")
+    assert f"holds 2400 of 2500 samples, not {missing}" in said
+
+
+CELLS = "all => all.map(row => [...row.cells].map(cell => cell.innerText))"
+
+
+def test_a_row_is_compared_with_its_reconstruction(table: str, opened: Any) -> None:
     page = opened(table)
     page.locator("#tab-live").click()
     page.locator('#place textarea[name="row"]').fill("1, 2, 3\n4")
     page.locator("#place button").click()
     page.locator(".placed").wait_for()
-    assert page.locator(".placed .card.features").count() == 2
+    head, *rows = page.locator(".compared tr").evaluate_all(CELLS)
+    assert head == ["", "sample", "reconstruction"]
+    assert [row[:2] for row in rows] == [[name, str(i)] for i, name in enumerate(NAMES, 1)]
+    assert all(float(row[2]) for row in rows)
+    names = page.locator(".compared tbody th").evaluate_all("all => all.map(it => it.scrollWidth - it.clientWidth)")
+    assert names == [0] * 4  # nothing is cut
+    assert page.locator(".placed").get_attribute("data-leaf") in ("4", "6")
+    assert page.locator(".way li").count() == 2  # the node between has one child and is passed over
     page.locator("#walk button").click()
     page.locator("#walk .result .card").first.wait_for()
     assert page.locator("#walk .result .card.features").count() == 2
+
+
+def test_a_text_is_compared_word_by_word(reports: dict[str, str], opened: Any) -> None:
+    html = Path(url2pathname(urlparse(reports["texts"]).path)).read_text()
+    bundle = json.loads(html.split('id="bundle">')[1].split("</script>")[0])
+    cards = [[{"name": name, "value": v + i} for i, name in enumerate(["bread", "<b>"])] for v in (0.0, 0.5)]
+    leaf = bundle["nodes"][1]["id"]
+    answer = {"leaf": leaf, "cluster": 0, "path": [], "leaves": [], "sample": {"card": cards[0]}}
+    answer["reconstruction"] = {"card": cards[1]}
+    address = "http://127.0.0.1:9/"
+    served = {address: page_of(bundle | {"live": True, "accepts": ["text"]}), f"{address}api/place": json.dumps(answer)}
+    page = opened(address, served=served)
+    page.locator("#tab-live").click()
+    page.locator('#place textarea[name="text"]').fill("bread")
+    page.locator("#place button").click()
+    page.locator(".compared").wait_for()
+    rows = page.locator(".compared tbody tr").evaluate_all(CELLS)
+    assert rows == [["bread", "0", "0.5"], ["<b>", "1", "1.5"]]
 
 
 def test_a_tree_grows_until_it_can_be_asked(ready: Ready, opened: Any) -> None:

@@ -1,6 +1,7 @@
 """The report in a browser: fold, zoom, click, cut, hover, keys, light and dark, small and large, paper."""
 
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,21 @@ def test_a_node_folds_and_unfolds(reports: dict[str, str], opened: Any) -> None:
     assert shown(page) == [0, 1, 3, 4, 5, 6, 7]
     node(page, 5).dblclick()  # a leaf has nothing to fold
     assert shown(page) == [0, 1, 3, 4, 5, 6, 7]
+    for _ in range(2):
+        node(page, 1).click()
+    assert shown(page) == [0, 1, 7]
+    node(page, 1).locator(".knob").click()
+    assert shown(page) == [0, 1, 3, 4, 5, 6, 7]  # what was open below is open again
+
+
+def test_a_click_draws_the_panel_once(reports: dict[str, str], opened: Any) -> None:
+    page = opened(reports["images"])
+    page.evaluate("""() => {
+        window.drawn = 0;
+        new MutationObserver((all) => { window.drawn += all.length; }).observe(panel, { childList: true });
+    }""")
+    node(page, 4).click()
+    assert page.evaluate("window.drawn") == 1
 
 
 def test_the_slider_cuts_the_tree_into_groups(reports: dict[str, str], opened: Any) -> None:
@@ -103,6 +119,20 @@ def test_a_click_on_a_leaf_opens_its_panel(reports: dict[str, str], opened: Any)
     assert panel.locator(".means .tile").count() == 3
 
 
+def a_point(page: Any) -> dict[str, Any]:
+    """The rightmost point of the map: its leaf, and where it is on the page."""
+    return page.evaluate("""() => {
+        const { samples } = JSON.parse(document.getElementById("bundle").textContent);
+        const [x, y] = [samples.x, samples.y].map((all) => [Math.min(...all), Math.max(...all)]);
+        const canvas = document.querySelector("#map canvas");
+        const box = canvas.getBoundingClientRect();
+        const side = Math.min((canvas.clientWidth - 20) / (x[1] - x[0]), (canvas.clientHeight - 20) / (y[1] - y[0]));
+        const i = samples.x.indexOf(x[1]);
+        return { leaf: samples.leaf[i], x: box.x + box.width / 2 + (x[1] - x[0]) / 2 * side,
+                 y: box.y + box.height / 2 - (samples.y[i] - (y[0] + y[1]) / 2) * side };
+    }""")
+
+
 def test_hovering_links_tree_and_map(reports: dict[str, str], opened: Any) -> None:
     page = opened(reports["images"])
     canvas = page.locator("#map canvas")
@@ -112,21 +142,21 @@ def test_hovering_links_tree_and_map(reports: dict[str, str], opened: Any) -> No
     assert canvas.evaluate("it => it.toDataURL()") != still
     assert node(page, 5).evaluate("it => it.classList.contains('dim')")
     assert not node(page, 7).evaluate("it => it.classList.contains('dim')")
-    box = canvas.bounding_box()
-    where = page.evaluate("""() => {
-        const { samples } = JSON.parse(document.getElementById("bundle").textContent);
-        const [x, y] = [samples.x, samples.y].map((all) => [Math.min(...all), Math.max(...all)]);
-        const canvas = document.querySelector("#map canvas");
-        const side = Math.min((canvas.clientWidth - 20) / (x[1] - x[0]), (canvas.clientHeight - 20) / (y[1] - y[0]));
-        const i = samples.x.indexOf(x[1]);
-        return { leaf: samples.leaf[i], x: canvas.clientWidth / 2 + (x[1] - x[0]) / 2 * side,
-                 y: canvas.clientHeight / 2 - (samples.y[i] - (y[0] + y[1]) / 2) * side };
-    }""")
-    page.mouse.move(box["x"] + where["x"], box["y"] + where["y"])
+    where = a_point(page)
+    page.mouse.move(where["x"], where["y"])
     assert page.locator("#tip").is_visible()
     lit = page.locator(".node.group:not(.dim)").all()
     assert [int(one.get_attribute("data-node")) for one in lit] == [where["leaf"]]
-    page.mouse.click(box["x"] + where["x"], box["y"] + where["y"])
+    page.mouse.click(where["x"], where["y"])
+    assert page.locator("#tabpanel").get_attribute("data-node") == str(where["leaf"])
+
+
+def test_a_finger_finds_a_sample_on_the_map(reports: dict[str, str], opened: Any) -> None:
+    page = opened(reports["images"], 360, 740, touch=True)
+    page.locator("#map canvas").scroll_into_view_if_needed()
+    where = a_point(page)
+    page.touchscreen.tap(where["x"], where["y"])
+    assert page.locator("#tabpanel").is_visible()
     assert page.locator("#tabpanel").get_attribute("data-node") == str(where["leaf"])
 
 
@@ -134,12 +164,16 @@ def test_the_map_is_coloured_by_leaf_level_or_class(reports: dict[str, str], ope
     page = opened(reports["images"])
     choices = page.locator("#colour option").evaluate_all("all => all.map(one => one.value)")
     assert choices == ["groups", "leaves", "level 1", "level 2", "class"]
-    pictures = set()
+    pictures, explained = set(), []
     for choice in choices[1:]:
         page.locator("#colour").select_option(choice)
         page.wait_for_timeout(60)
         pictures.add(page.locator("#map canvas").evaluate("it => it.toDataURL()"))
+        explained.append(page.locator("#map .legend li").count())
     assert len(pictures) == 4
+    assert explained == [4, 2, 3, 10]  # a colour for every cluster, group of the level, or class
+    assert page.locator("#map .legend li").last.inner_text() == "<img src=x onerror=alert(1)>"
+    assert page.locator("#tabpanel .legend li").count() == 10  # the root lists all classes
 
 
 def test_keys(reports: dict[str, str], opened: Any) -> None:
@@ -155,8 +189,8 @@ def test_keys(reports: dict[str, str], opened: Any) -> None:
     page.keyboard.press("Enter")
     assert shown(page) == [0]
     page.keyboard.press("Enter")
-    assert shown(page) == [0, 1, 7]
-    page.keyboard.press("]")
+    assert shown(page) == [0, 1, 3, 4, 5, 6, 7]
+    page.keyboard.press("[")
     assert page.locator("output").inner_text() == "3 groups"
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Escape")
@@ -235,14 +269,60 @@ def test_nothing_sticks_out(
     assert (tmp_path / "page.png").stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("kind", ["table", "units"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_features_have_names_and_whole_numbers(width: int, kind: str, reports: dict[str, str], opened: Any) -> None:
+    page = opened(reports[kind], width)
+    for tab, part in (("node", ".leafcard"), ("node", ".gallery"), ("leaves", ".every-leaf")):
+        page.locator(f"#tab-{tab}").click()
+        boxes = page.locator(f"{part} .feature").evaluate_all("""all => all.map(one => {
+            const [label, value] = [".label", ".value"].map((name) => one.querySelector(name));
+            const [inside, around] = [value, value.closest(".marks, .card")].map((it) => it.getBoundingClientRect());
+            const cut = Math.max(inside.right - around.right, inside.bottom - around.bottom);
+            return { label: label.clientWidth, cut, own: value.scrollWidth - value.clientWidth };
+        })""")
+        assert min(one["label"] for one in boxes) > 30
+        assert max(max(one["cut"], one["own"]) for one in boxes) < 1
+
+
+def test_numbers_of_any_unit_keep_their_digits(reports: dict[str, str], opened: Any) -> None:
+    page = opened(reports["units"])
+    rows = page.locator("#tabpanel .contrast tr")
+    shown = {row.locator("th").get_attribute("title"): row.locator("td").first.inner_text() for row in rows.all()}
+    assert re.fullmatch(r"−?\d(\.\d\d?)?e−\d", shown["a"])
+    assert re.fullmatch(r"−?\d(\.\d\d?)?e[89]", shown["c"])
+    assert re.fullmatch(r"−?\d\.\d\d?\d?", shown["b"])
+
+
+def test_one_leaf(reports: dict[str, str], opened: Any) -> None:
+    page = opened(reports["single"])
+    assert page.locator("#about").inner_text() == "200 samples in 1 cluster"
+    assert "nothing stands out" in page.locator(".leafcard").inner_text()
+
+
 def test_on_a_small_screen_the_panel_is_a_sheet(reports: dict[str, str], opened: Any) -> None:
     page = opened(reports["images"], 360, 740)
-    assert not page.locator("#panel").is_visible()
+    content, close = page.locator("#tabpanel"), page.locator("#panel .close")
+    assert not content.is_visible()
     node(page, 4).locator(".badge").click()
-    assert page.locator("#panel").is_visible()
-    assert page.locator("#tabpanel").get_attribute("data-node") == "4"
-    page.get_by_role("button", name="Close").first.click()
-    assert not page.locator("#panel").is_visible()
+    assert content.is_visible()
+    assert content.get_attribute("data-node") == "4"
+    close.click()
+    assert not content.is_visible()
+    for name, found in (("training", ".chart"), ("leaves", ".every-leaf"), ("node", ".numbers")):
+        page.locator(f"#tab-{name}").click()  # its tabs are always in sight
+        assert content.locator(found).first.is_visible()
+        close.click()
+        assert not content.is_visible()
+
+
+def test_lines_of_the_page_are_short() -> None:
+    sources = {
+        one.name: one.read_text() for one in (files("treevae.view") / "page").iterdir() if one.name.endswith(".js")
+    }
+    long = [f"{name}: {line}" for name, text in sources.items() for line in text.split("\n") if len(line) > 120]
+    assert sources
+    assert long == []
 
 
 def test_prints_on_few_pages(reports: dict[str, str], opened: Any) -> None:

@@ -12,7 +12,8 @@ export class Bundle {
     for (const node of [...this.nodes].reverse()) {
       this.below.set(node.id, node.leaf !== null ? [node.id] : node.children.flatMap((child) => this.below.get(child)));
     }
-    this.what = { images: "images", words: "texts", table: "samples" }[this.kind];
+    this.position = new Map(this.samples.row.map((row, i) => [row, i])); // of a row of X among the shown samples
+    this.what = { images: "image", words: "text", table: "sample" }[this.kind];
   }
 
   // The node itself or, below nodes that pruning has left with one child, the next leaf or fork.

@@ -1,11 +1,12 @@
-// Colours that all eyes tell apart: blue to teal for one end of the tree, yellow to purple for the other, neighbours in the
-// tree being neighbours in colour. Classes have no order and take a scheme of their own.
+// Colours that all eyes tell apart: blue to teal for one end of the tree, yellow to purple for the other, neighbours in
+// the tree being neighbours in colour. Classes have no order and take a scheme of their own.
 
 const RAMPS = {
   light: ["#22387f", "#2f6fc4", "#3aa0c9", "#7cc3b4", "#e3b93c", "#e1823a", "#c8453d", "#8a2b63"],
   dark: ["#5160cf", "#4f93ea", "#56bfe0", "#a5e2cf", "#f4d564", "#ef9a4e", "#e0605a", "#ab5298"],
 };
-const CLASSES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c1a", "#7a5ca8", "#7f7f7f", "#a6532b"];
+const CLASSES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c1a", "#7a5ca8", "#7f7f7f",
+  "#a6532b"];
 
 export function isDark() {
   const chosen = document.documentElement.dataset.theme;

@@ -45,15 +45,21 @@ export function button(label, name, onclick, attributes = {}) {
 
 export const wholeNumber = (n) => Math.round(n).toLocaleString("en");
 
+export const plural = (n, word) => (n === 1 ? word : `${word}s`);
+
+export const counted = (n, word) => `${wholeNumber(n)} ${plural(n, word)}`;
+
 export function percent(share) {
   const whole = Math.round(100 * share);
   if (share > 0 && whole === 0) return "<1 %";
   return share < 1 && whole === 100 ? ">99 %" : `${whole} %`;
 }
 
+// A number in any unit in seven letters or so: three digits that count, an exponent where it is very large or small.
 export function figure(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
-  const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3;
-  return value.toLocaleString("en", { maximumFractionDigits: digits }).replace("-", "−");
+  const how = size >= 999999.5 || (size > 0 && size < 1e-3) ? { notation: "scientific", maximumSignificantDigits: 3 }
+    : size < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: size >= 1000 ? 0 : size >= 100 ? 1 : 2 };
+  return (value || 0).toLocaleString("en", how).replace("E", "e").replaceAll("-", "−");
 }

@@ -1,12 +1,12 @@
-// The keyboard: arrows move in the tree, Enter folds, Escape closes. Returns how to stop listening.
+// The keyboard: arrows move in the tree, Enter folds, Escape closes.
 
 export function listenToKeys(bundle, state, tree, panel) {
-  const hear = (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog[open]")) return;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey
+      || event.target.closest("input, select, textarea, dialog[open]")) return;
     const inTree = event.target.closest("#tree, body > :not(main)") || event.target === document.body;
     const act = {
       "?": () => document.getElementById("help").showModal(),
-      "/": () => document.getElementById("help").showModal(),
       "+": () => document.querySelector("#tools button").click(),
       "=": () => document.querySelector("#tools button").click(),
       "-": () => document.querySelectorAll("#tools button")[1].click(),
@@ -28,7 +28,5 @@ export function listenToKeys(bundle, state, tree, panel) {
       state.fold(state.selected);
       tree.focus(state.selected);
     }
-  };
-  document.addEventListener("keydown", hear);
-  return () => document.removeEventListener("keydown", hear);
+  });
 }

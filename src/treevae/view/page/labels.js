@@ -14,12 +14,13 @@ export function labelBar(bundle, counts) {
     parts.map(({ i, share }) => element("span", { style: { "flex-grow": share, background: classColour(i) } })));
 }
 
-export function labelLegend(bundle, counts, most = 6) {
+export function labelLegend(bundle, counts, most) {
   const total = Math.max(1, d3.sum(counts));
   const parts = counts.map((count, i) => ({ i, count })).filter(({ count }) => count).sort((a, b) => b.count - a.count);
   const rest = d3.sum(parts.slice(most), ({ count }) => count);
   return element("ul", { class: "legend" },
-    parts.slice(0, most).map(({ i, count }) => element("li", {}, element("i", { style: { background: classColour(i) } }),
+    parts.slice(0, most).map(({ i, count }) =>
+      element("li", {}, element("i", { style: { background: classColour(i) } }),
       element("span", { title: bundle.classes[i] }, bundle.classes[i]), element("b", {}, percent(count / total)))),
     rest ? element("li", {}, element("i", {}), "others", element("b", {}, percent(rest / total))) : null);
 }

@@ -23,7 +23,8 @@ export function layoutTree(bundle, state, width, height, rem, upright) {
     const along = size.first + (rank.get(id) + 0.5) * size.step;
     const group = groups.includes(id);
     const across = group ? end : size.start + depth.get(id) * size.level;
-    return [id, { id, group, along, across, level: depth.get(id), x: upright ? along : across, y: upright ? across : along }];
+    const [x, y] = upright ? [along, across] : [across, along];
+    return [id, { id, group, along, across, level: depth.get(id), x, y }];
   }));
   const extent = upright ? [size.first * 2 + groups.length * size.step, end + size.card[1] + size.start * 0.4]
     : [end + size.card[0] + rem, size.first * 2 + groups.length * size.step];
@@ -37,24 +38,30 @@ function uprightSize(n, levels, width, height, rem, bundle) {
   const start = 3.4 * rem;
   const inner = step - 1.5 * rem;
   const longest = Math.max(...bundle.nodes.map(({ name }) => name.length));
-  const lines = longest * 0.55 * rem > step - rem ? 2 : 1; // of a name
-  const header = ((bundle.classes ? 4.2 : 3) + 1.15 * lines) * rem;
+  const ofName = longest * 0.55 * rem > step - rem ? 2 : 1; // lines
+  const header = ((bundle.classes ? 4.2 : 3) + 1.15 * ofName) * rem;
   const room = height - start - header - levels * 3.1 * rem - 2.2 * rem;
   const rows = pictures ? clamp(Math.floor(room / ((inner / 3) * ratio)), 1, 4) : 0;
-  const body = pictures ? (inner / 3) * ratio * rows + rem : clamp(room, 4 * rem, (bundle.kind === "words" ? 6 : 10) * rem);
+  const body = pictures ? (inner / 3) * ratio * rows + rem
+    : clamp(room, 4 * rem, (bundle.kind === "words" ? 6 : 10) * rem);
   const card = [step - 0.5 * rem, header + body];
   const level = clamp((height - start - card[1] - 1.5 * rem) / levels, 3.1 * rem, 12 * rem);
   const first = Math.max(rem, (width - n * step) / 2);
-  return { step, start, level, first, card, pictures: 3 * rows, most: Math.min(2.6 * rem, step * 0.42, level * 0.55) };
+  const lines = Math.max(1, Math.floor((body - 0.8 * rem) / (1.02 * rem))); // of a card of features
+  const most = Math.min(2.6 * rem, step * 0.42, level * 0.55);
+  return { step, start, level, first, card, pictures: 3 * rows, lines, most };
 }
 
 function lyingSize(n, levels, screen, height, rem, bundle) {
   // many leaves are seen from afar, where the page is wider too
-  const afar = Math.max(1, (2.45 * n + 2) * rem / height);
-  const width = screen * afar;
-  const step = clamp((height - 2 * rem) / n, 2.45 * rem, 7 * rem);
   const narrow = screen < 36 * rem;
-  const cardWidth = narrow ? Math.max(10.5 * rem, screen - levels * 2.1 * rem - 4.2 * rem) : clamp(width * 0.48, 16 * rem, 56 * rem);
+  const least = leafHeight(bundle, narrow) * rem;
+  const afar = Math.max(1, (least * n + 2 * rem) / height);
+  const width = screen * afar;
+  const stacked = narrow && bundle.kind !== "images"; // there words and features stand below the name
+  const step = clamp((height - 2 * rem) / n, least, 7 * rem);
+  const cardWidth = narrow ? Math.max(10.5 * rem, screen - levels * 2.1 * rem - 4.2 * rem)
+    : clamp(width * 0.48, 16 * rem, 56 * rem);
   const start = narrow ? 2.9 * rem : 3.6 * rem;
   const level = clamp((width - cardWidth - start - 2 * rem) / levels, narrow ? 1.9 * rem : 2.6 * rem, 14 * rem * afar);
   const card = [Math.min(cardWidth, Math.max(11 * rem, width - start - levels * level - rem)), step - 0.4 * rem];
@@ -62,7 +69,15 @@ function lyingSize(n, levels, screen, height, rem, bundle) {
   const ratio = bundle.sprites ? bundle.sprites.tile[1] / bundle.sprites.tile[0] : 1;
   const tile = Math.min(card[1] - 0.6 * rem, 4.4 * rem);
   const pictures = clamp(Math.floor((card[0] - (narrow ? 9 : 12.6) * rem) / (tile * ratio + 2)), 1, 12);
-  return { step, start, level, first, card, pictures, tile, narrow, most: Math.min(2.4 * rem, step * 0.5, level * 0.6) };
+  const room = card[1] - (stacked ? 2.9 : 0.7) * rem;
+  const lines = Math.max(1, Math.floor(room / (1.02 * rem))); // of a card of features
+  const most = Math.min(2.4 * rem, step * 0.5, level * 0.6);
+  return { step, start, level, first, card, pictures, tile, narrow, stacked, lines, most };
+}
+
+// How many rem of height a leaf of a lying tree needs.
+export function leafHeight(bundle, narrow) {
+  return narrow && bundle.kind !== "images" ? 5.4 : 2.45;
 }
 
 export function clamp(value, low, high) {
@@ -84,15 +99,15 @@ export function ribbons(bundle, layout) {
       const bend = node.across + layout.level;
       const half = (node.across + bend) / 2;
       const points = [from, [from[0], half], [to.along, half], [to.along, bend], [to.along, to.across]];
-      const [a, b, c, d, e] = points.map(([along, across]) => (layout.upright ? `${along},${across}` : `${across},${along}`));
+      const [a, b, c, d, e] = points.map((point) => (layout.upright ? point : point.toReversed()).join());
       found.push({ id: child, width: Math.max(wide, 1.6), d: `M${a}C${b} ${c} ${d}L${e}` });
     }
   }
   return found;
 }
 
-// The room beside a fork for its caption, on the side that its own branch does not come from: up to the next branch that
-// passes there; half of it where another caption may face it.
+// The room beside a fork for its caption, on the side that its own branch does not come from: up to the next branch
+// that passes there; half of it where another caption may face it.
 export function roomBeside(bundle, layout, id) {
   const here = layout.nodes.get(id);
   const side = isFirst(bundle, id) ? -1 : 1;

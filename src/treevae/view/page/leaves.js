@@ -13,15 +13,21 @@ export function leavesTable(bundle, state, colours) {
     const name = element("th", { scope: "row" }, element("button", {
       type: "button", class: "quiet leafname", title: leaf.name, onclick: () => state.select(leaf.id),
       onpointerenter: () => state.hover(leaf.id), onpointerleave: () => state.hover(null),
-    }, element("span", { class: "badge", style: { "--colour": colour, "--ink": ink(colour) } }, String(leaf.leaf)), element("span", {}, leaf.name)));
+    }, element("span", { class: "badge", style: { "--colour": colour, "--ink": ink(colour) } }, String(leaf.leaf)),
+      element("span", {}, leaf.name)));
     return element("tr", {}, name, rows.map((row, i) => {
       const p = row.probabilities[leaf.id];
       const said = `draw ${i + 1} in cluster ${leaf.leaf}, probability ${percent(p)}`;
-      return element("td", { class: leaf.id === best[i] ? "best" : "", title: said, style: { "--p": Math.max(0.28, Math.sqrt(p)), "--colour": colour } }, picture(bundle, row.images[leaf.id], said));
+      const style = { "--p": Math.max(0.28, Math.sqrt(p)), "--colour": colour };
+      const shown = picture(bundle, row.images[leaf.id], said);
+      return element("td", { class: leaf.id === best[i] ? "best" : "", title: said, style }, shown);
     }));
   });
   return [
-    element("p", { class: "note" }, "Each column is one draw of the root, sent into every leaf. Pale: the routers would rarely send it there. Framed: where it would most likely go."),
-    element("div", { class: "scroll" }, element("table", { class: `every-leaf ${bundle.kind}` }, element("thead", {}, head), element("tbody", {}, body))),
+    element("p", { class: "note" },
+      "Each column is one draw of the root, sent into every leaf. Pale: the routers would rarely send it there. "
+      + "Framed: where it would most likely go."),
+    element("div", { class: "scroll" },
+      element("table", { class: `every-leaf ${bundle.kind}` }, element("thead", {}, head), element("tbody", {}, body))),
   ];
 }

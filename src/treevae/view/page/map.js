@@ -1,6 +1,6 @@
 // The map: a point for every shown sample where the root's embedding puts it. Hovering links it with the tree.
 
-import { element, percent } from "./dom.js";
+import { counted, element, percent, wholeNumber } from "./dom.js";
 import { classColour, nodeColours } from "./colours.js";
 import { samplePicture } from "./pictures.js";
 
@@ -11,17 +11,20 @@ export class MapView {
     this.bundle = bundle;
     this.state = state;
     this.host = document.getElementById("map");
-    this.canvas = element("canvas", { tabindex: "-1", role: "img", "aria-label": `${bundle.map.method} of the ${bundle.map.of}: ${bundle.n_shown} ${bundle.what}` });
-    this.choice = element("select", { id: "colour", "aria-label": "Colour of the points", onchange: () => state.set("colour", this.choice.value) }, this.options());
+    this.canvas = element("canvas", { tabindex: "-1", role: "img", "aria-label": this.caption() });
+    this.choice = element("select", {
+      id: "colour", "aria-label": "Colour of the points", onchange: () => state.set("colour", this.choice.value),
+    }, this.options());
     this.host.replaceChildren(
       element("div", { class: "bar-of-map" }, element("h2", {}, "Map"), element("label", {}, "colour ", this.choice)),
       element("div", { class: "plot" }, this.canvas),
+      this.legend = element("ul", { class: "legend", "aria-label": "Colours of the map" }),
       element("p", { class: "note" }, this.caption()));
     this.tip = document.getElementById("tip");
     this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
     this.canvas.addEventListener("pointerleave", () => this.left());
-    this.canvas.addEventListener("click", () => this.state.sample !== null && state.select(bundle.samples.leaf[this.state.sample]));
-    for (const what of ["tree", "hover", "selected", "colour"]) state.listen(what, () => this.later());
+    this.canvas.addEventListener("click", (event) => this.clicked(event));
+    state.listen(["tree", "hover", "selected", "colour"], () => this.later());
     new ResizeObserver(() => this.later()).observe(this.canvas.parentElement);
   }
 
@@ -34,7 +37,7 @@ export class MapView {
 
   caption() {
     const { n_shown, n_samples, map, what } = this.bundle;
-    const some = n_shown < n_samples ? `${n_shown.toLocaleString("en")} of ${n_samples.toLocaleString("en")} ${what}` : `all ${n_samples.toLocaleString("en")} ${what}`;
+    const some = `${n_shown < n_samples ? `${wholeNumber(n_shown)} of ` : "all "}${counted(n_samples, what)}`;
     return `${map.method} of the ${map.of}, ${some}`;
   }
 
@@ -48,14 +51,41 @@ export class MapView {
     });
   }
 
+  // The nodes whose samples have a colour each.
+  groups() {
+    const { colour } = this.state;
+    if (colour === "groups") return this.state.groups;
+    return colour === "leaves" ? this.bundle.leaves.map(({ id }) => id)
+      : this.bundle.level(Number(colour.split(" ")[1]));
+  }
+
+  // The colour of a sample; the legend says what it means.
   colourOf() {
     const { leaf, label } = this.bundle.samples;
-    const { colour } = this.state;
-    if (colour === "class") return (i) => classColour(label[i]);
-    const groups = colour === "groups" ? this.state.groups
-      : colour === "leaves" ? this.bundle.leaves.map(({ id }) => id) : this.bundle.level(Number(colour.split(" ")[1]));
+    if (this.state.colour === "class") {
+      this.explain(this.bundle.classes.map((name, i) => ({ name, colour: classColour(i) })));
+      return (i) => classColour(label[i]);
+    }
+    const groups = this.groups();
     const colours = nodeColours(this.bundle, groups);
+    this.explain(groups.map((id) => {
+      const { leaf: number, name } = this.bundle.node.get(id);
+      return { id, name: number === null ? name : `${number} ${name}`, colour: colours.get(id) };
+    }));
     return (i) => colours.get(leaf[i]);
+  }
+
+  explain(entries) {
+    const said = JSON.stringify(entries);
+    if (said === this.explained) return; // under a pointer it stays as it is
+    this.explained = said;
+    this.legend.replaceChildren(...entries.map(({ id, name, colour }) => {
+      const hover = id === undefined ? {} : {
+        onpointerenter: () => this.state.hover(id), onpointerleave: () => this.state.hover(null),
+      };
+      return element("li", hover, element("i", { style: { background: colour } }),
+        element("span", { title: name }, name));
+    }));
   }
 
   draw() {
@@ -67,7 +97,8 @@ export class MapView {
     const { x, y, leaf } = this.bundle.samples;
     const margin = 10;
     const [wide, high] = [d3.extent(x), d3.extent(y)];
-    const side = Math.min((width - 2 * margin) / (wide[1] - wide[0] || 1), (height - 2 * margin) / (high[1] - high[0] || 1));
+    const side = Math.min((width - 2 * margin) / (wide[1] - wide[0] || 1),
+      (height - 2 * margin) / (high[1] - high[0] || 1));
     const middle = [(wide[0] + wide[1]) / 2, (high[0] + high[1]) / 2];
     this.points = x.map((at, i) => [width / 2 + (at - middle[0]) * side, height / 2 - (y[i] - middle[1]) * side]);
     this.near = d3.quadtree(d3.range(x.length), (i) => this.points[i][0], (i) => this.points[i][1]);
@@ -99,8 +130,18 @@ export class MapView {
     brush.stroke();
   }
 
+  at(event) {
+    return this.near?.find(event.offsetX, event.offsetY, NEAR);
+  }
+
+  // A finger clicks without ever having moved.
+  clicked(event) {
+    const found = this.at(event);
+    if (found !== undefined) this.state.choose(found);
+  }
+
   pointed(event) {
-    const found = this.near?.find(event.offsetX, event.offsetY, NEAR);
+    const found = this.at(event);
     if (found === undefined) return this.left();
     this.state.hover(this.bundle.samples.leaf[found], found);
     this.showTip(found, event);

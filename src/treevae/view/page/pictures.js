@@ -16,9 +16,9 @@ export function installSheets(bundle) {
 export function picture(bundle, shown, label = "") {
   if (shown === null || shown === undefined) return element("span", { class: "tile" });
   if (typeof shown === "number") return tileOf(bundle, shown, label);
-  if (Array.isArray(shown)) return cardOf(shown);
+  if (Array.isArray(shown)) return cardOf(bundle, shown);
   if (shown.png) return element("img", { class: "tile", src: shown.png, alt: label });
-  return cardOf(shown.card);
+  return cardOf(bundle, shown.card);
 }
 
 function tileOf(bundle, number, label) {
@@ -36,19 +36,21 @@ function tileOf(bundle, number, label) {
 }
 
 // `full` is the number of standard deviations that fills a feature's bar.
-export function cardOf(entries, most = 99, full = 3) {
-  const isTable = entries.some((entry) => entry.z !== undefined);
-  return isTable ? featureCard(entries.slice(0, most), full) : wordCard(entries.slice(0, most));
+export function cardOf(bundle, entries, most = 99, full = 3) {
+  const shown = entries.slice(0, most);
+  return bundle.kind === "table" ? featureCard(shown, full) : wordCard(shown);
 }
 
 function wordCard(entries) {
   const heaviest = Math.max(...entries.map((entry) => entry.value), 1e-9);
   const words = entries.map(({ name, value }) =>
-    element("span", { class: "word", style: { "--weight": value / heaviest }, title: `${name} ${figure(value)}` }, name));
+    element("span", { class: "word", style: { "--weight": value / heaviest }, title: `${name} ${figure(value)}` },
+      name));
   return element("span", { class: "card words" }, words.length ? words : "no words");
 }
 
 function featureCard(entries, full) {
+  if (!entries.length) return element("span", { class: "card" }, "nothing stands out");
   return element("span", { class: "card features" }, entries.map(({ name, value, z }) => {
     const length = Math.min(1, Math.abs(z) / full) * 50;
     const bar = element("span", {

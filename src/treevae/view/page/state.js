@@ -5,21 +5,24 @@ export class State {
     this.bundle = bundle;
     this.listeners = [];
     this.folded = new Set();
+    this.remembered = new Set(); // nodes folded by hand: unfolding them shows again what was open below
     this.selected = bundle.root;
-    this.opened = false; // whether the reader has asked for the panel: on small screens it covers the page
+    this.opened = false; // whether the reader has asked for the panel: before, small screens show only its tabs
     this.hovered = null; // a node
     this.sample = null; // a sample that is pointed at
+    this.chosen = null; // a sample that was clicked while the live tab was open
     this.colour = "groups";
     this.tab = "node";
     this.cut(Math.min(bundle.leaves.length, MOST_AT_FIRST), false);
   }
 
-  listen(what, then) {
-    this.listeners.push([what, then]);
+  // Calls `then` whenever one of the words in `wanted` is told; once, however many of them are told together.
+  listen(wanted, then) {
+    this.listeners.push([wanted, then]);
   }
 
   tell(...what) {
-    for (const [wanted, then] of this.listeners) if (what.includes(wanted)) then(what);
+    for (const [wanted, then] of this.listeners) if (wanted.some((word) => what.includes(word))) then();
   }
 
   // The groups that are shown, from left to right: leaves, and folded nodes.
@@ -35,16 +38,17 @@ export class State {
 
   cut(k, tell = true) {
     this.folded = new Set(this.bundle.groups[k - 1].filter((id) => !this.bundle.isLeaf(id)));
+    this.remembered.clear();
     this.keepSelectionInSight();
     if (tell) this.tell("tree");
   }
 
   fold(id) {
     if (this.bundle.isLeaf(id)) return;
-    if (this.folded.has(id)) {
-      this.folded.delete(id);
-      for (const child of this.bundle.children(id)) if (!this.bundle.isLeaf(child)) this.folded.add(child);
-    } else this.folded.add(id);
+    if (!this.unfold(id)) {
+      this.folded.add(id);
+      this.remembered.add(id);
+    }
     this.keepSelectionInSight();
     this.tell("tree");
   }
@@ -56,15 +60,25 @@ export class State {
 
   select(id, open = true, tab = "node") {
     this.selected = this.bundle.fork(id);
-    for (const above of this.bundle.path(this.selected).slice(0, -1)) this.unfoldTo(above);
+    const unfolded = this.bundle.path(this.selected).slice(0, -1).filter((above) => this.unfold(above));
     this.opened = open;
     this.tab = tab;
-    this.tell("selected", "tree");
+    this.tell("selected", ...(unfolded.length ? ["tree"] : []));
   }
 
-  unfoldTo(id) {
-    if (!this.folded.delete(id)) return;
+  // A sample on the map: it leads to its leaf or, where samples are wanted, is taken by whoever listens.
+  choose(sample) {
+    if (this.tab !== "live") return this.select(this.bundle.samples.leaf[sample]);
+    this.chosen = sample;
+    this.tell("chosen");
+  }
+
+  // Whether the node was folded. What the slider has folded opens by one level.
+  unfold(id) {
+    if (!this.folded.delete(id)) return false;
+    if (this.remembered.delete(id)) return true;
     for (const child of this.bundle.children(id)) if (!this.bundle.isLeaf(child)) this.folded.add(child);
+    return true;
   }
 
   hover(id, sample = null) {
@@ -72,6 +86,11 @@ export class State {
     this.hovered = id;
     this.sample = sample;
     this.tell("hover");
+  }
+
+  open(tab) {
+    this.opened = true;
+    this.set("tab", tab);
   }
 
   set(name, value) {

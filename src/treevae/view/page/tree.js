@@ -1,13 +1,13 @@
 // The tree: branches as ribbons, a button at every node, a card with pictures at every group. Zooms, pans, folds.
 
-import { button, drawing, element, icon, percent, wholeNumber } from "./dom.js";
+import { button, counted, drawing, element, icon, percent } from "./dom.js";
 import { ink, nodeColours } from "./colours.js";
-import { isFirst, layoutTree, ribbons, roomBeside } from "./layout.js";
+import { isFirst, layoutTree, leafHeight, ribbons, roomBeside } from "./layout.js";
 import { cardOf, samplePicture } from "./pictures.js";
 import { labelBar } from "./labels.js";
 
 const SMALL_SCREEN = "(max-width: 800px)"; // as in the style sheet
-const NARROWEST_COLUMN = 6.2; // rem of a leaf's column; with less room the tree lies down
+const NARROWEST_COLUMN = { images: 6.2, words: 8, table: 9.5 }; // rem of a leaf; with less room the tree lies down
 
 export class TreeView {
   constructor(bundle, state) {
@@ -26,9 +26,9 @@ export class TreeView {
     this.upright = null;
     this.buttons = new Map();
     this.tools();
-    state.listen("tree", () => this.draw());
-    state.listen("selected", () => this.mark());
-    state.listen("hover", () => this.highlight());
+    state.listen(["tree"], () => this.draw());
+    state.listen(["selected"], () => this.mark());
+    state.listen(["hover"], () => this.highlight());
     new ResizeObserver(() => this.resized()).observe(this.viewport);
   }
 
@@ -50,7 +50,8 @@ export class TreeView {
     const { clientWidth: width, clientHeight: height } = this.viewport;
     if (!width || (width === this.lastWidth && height === this.lastHeight)) return;
     [this.lastWidth, this.lastHeight] = [width, height];
-    if (!this.turned) this.upright = width / this.state.groups.length >= NARROWEST_COLUMN * this.rem;
+    const column = width / this.state.groups.length;
+    if (!this.turned) this.upright = column >= NARROWEST_COLUMN[this.bundle.kind] * this.rem;
     this.draw();
     this.fit(false);
   }
@@ -63,7 +64,8 @@ export class TreeView {
   }
 
   tools() {
-    const by = (factor) => () => d3.select(this.viewport).transition().duration(this.pace).call(this.zoom.scaleBy, factor);
+    const by = (factor) => () =>
+      d3.select(this.viewport).transition().duration(this.pace).call(this.zoom.scaleBy, factor);
     document.getElementById("tools").replaceChildren(
       button("Zoom in", "plus", by(1.5)),
       button("Zoom out", "minus", by(1 / 1.5)),
@@ -87,7 +89,8 @@ export class TreeView {
 
   draw() {
     // the page scrolls there, so that the tree can be as high as its leaves need
-    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, (2.7 * this.state.groups.length + 6) * this.rem)}px` : "";
+    const needed = ((leafHeight(this.bundle, this.small) + 0.25) * this.state.groups.length + 6) * this.rem;
+    this.viewport.parentElement.style.height = this.small ? `${Math.max(0.7 * innerHeight, needed)}px` : "";
     const { clientWidth, clientHeight } = this.viewport;
     const first = !this.layout;
     const grown = this.layout && this.state.groups.length !== this.layout.groups.length;
@@ -105,10 +108,12 @@ export class TreeView {
   }
 
   drawBranches(first) {
-    const joined = d3.select(this.branches).selectAll("path").data(ribbons(this.bundle, this.layout), (branch) => branch.id);
+    const drawn = d3.select(this.branches).selectAll("path");
+    const joined = drawn.data(ribbons(this.bundle, this.layout), (branch) => branch.id);
     joined.exit().remove();
     const entered = joined.enter().append("path").attr("d", (branch) => branch.d);
-    entered.on("pointerenter", (_, branch) => this.state.hover(branch.id)).on("pointerleave", () => this.state.hover(null));
+    entered.on("pointerenter", (_, branch) => this.state.hover(branch.id));
+    entered.on("pointerleave", () => this.state.hover(null));
     entered.on("click", (_, branch) => this.state.select(branch.id));
     const all = entered.merge(joined);
     all.attr("stroke", (branch) => this.colours.get(branch.id)).attr("stroke-width", (branch) => branch.width);
@@ -136,10 +141,14 @@ export class TreeView {
   nodeButton(place, level) {
     const node = this.bundle.node.get(place.id);
     const share = this.bundle.share(node.id);
-    const said = `${node.name}, ${wholeNumber(node.size)} ${this.bundle.what}, ${percent(share)}`;
+    const said = `${node.name}, ${counted(node.size, this.bundle.what)}, ${percent(share)}`;
     const { upright, card } = this.layout;
-    const style = { transform: `translate(${place.x}px,${place.y}px)`, "--colour": this.colours.get(node.id), "--ink": ink(this.colours.get(node.id)) };
-    if (place.group) Object.assign(style, { width: `${card[0]}px`, height: `${card[1]}px`, [upright ? "margin-left" : "margin-top"]: `${-card[upright ? 0 : 1] / 2}px` });
+    const colour = this.colours.get(node.id);
+    const style = { transform: `translate(${place.x}px,${place.y}px)`, "--colour": colour, "--ink": ink(colour) };
+    if (place.group) {
+      const [side, half] = upright ? ["margin-left", card[0] / 2] : ["margin-top", card[1] / 2];
+      Object.assign(style, { width: `${card[0]}px`, height: `${card[1]}px`, [side]: `${-half}px` });
+    }
     const made = element("div", {
       class: place.group ? `node group ${upright ? "upright" : "lying"}` : "node fork", style,
       role: "treeitem", tabindex: "-1", "data-node": node.id, "aria-level": level, "aria-label": said,
@@ -155,7 +164,7 @@ export class TreeView {
 
   // A click chooses a node; a click on the sign of a folded one unfolds it, a second click on a fork folds it.
   clicked(event, node, place) {
-    const again = this.state.opened && this.state.selected === node.id;
+    const again = this.state.opened && this.state.tab === "node" && this.state.selected === node.id;
     if (place.group ? event.target.closest(".knob") : again) this.state.fold(node.id);
     else this.state.select(node.id);
     this.buttons.get(node.id)?.focus({ preventScroll: true });
@@ -165,7 +174,7 @@ export class TreeView {
     const knob = element("span", { class: "knob" }, icon("minus"));
     const { upright, level } = this.layout;
     if (node.id === this.bundle.root) {
-      const total = element("b", {}, `${wholeNumber(node.size)} ${this.bundle.what}`);
+      const total = element("b", {}, counted(node.size, this.bundle.what));
       return [knob, element("span", { class: `caption root ${upright ? "" : "sideways"}` }, total)];
     }
     const first = isFirst(this.bundle, node.id);
@@ -178,22 +187,26 @@ export class TreeView {
 
   groupCard(node, share) {
     const folded = node.leaf === null;
-    const { upright, card, pictures, tile } = this.layout;
+    const { upright, card, pictures, tile, narrow, stacked, lines } = this.layout;
     const main = this.bundle.mainClass(node.id);
     const badge = folded
       ? element("span", { class: "badge knob", title: "Unfold" }, icon("plus"))
       : element("span", { class: "badge" }, String(node.leaf));
     const wide = (upright ? card[0] : card[0] - 9 * this.rem) > 8.5 * this.rem;
-    const more = !wide ? "" : folded ? ` · ${this.bundle.below.get(node.id).length} clusters` : main && node.size ? ` · ${percent(main.share)} pure` : "";
+    const more = !wide ? "" : folded ? ` · ${counted(this.bundle.below.get(node.id).length, "cluster")}`
+      : main && node.size ? ` · ${percent(main.share)} pure` : "";
     const words = element("span", { class: "about" },
       element("span", { class: "name", title: node.name }, node.name),
       element("span", { class: "share" }, percent(share), more),
       node.labels ? labelBar(this.bundle, node.labels) : null);
+    const most = this.bundle.kind === "table" ? lines : stacked ? 3 * lines : 8;
     const shown = !node.size ? element("span", { class: "note" }, "no samples") : this.bundle.kind === "images"
-      ? element("span", { class: "pictures" }, node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
-      : element("span", { class: "marks" }, cardOf(node.marks, upright ? 8 : 4, 1.5));
+      ? element("span", { class: "pictures" },
+        node.typical.slice(0, pictures).map((i) => samplePicture(this.bundle, i)))
+      : element("span", { class: "marks" }, cardOf(this.bundle, node.marks, most, 1.5));
     const style = tile ? { "--tile": `${tile}px` } : {};
-    return element("span", { class: `leafcard ${this.layout.narrow ? "narrow" : ""}`, style }, badge, words, shown);
+    const sort = `leafcard ${narrow ? "narrow" : ""} ${stacked ? "stacked" : ""}`;
+    return element("span", { class: sort, style }, badge, words, shown);
   }
 
   mark() {
@@ -216,7 +229,8 @@ export class TreeView {
 
   // The neighbour of a node in a direction of the screen.
   neighbour(id, key) {
-    const turned = this.layout.upright ? key : { ArrowLeft: "ArrowUp", ArrowRight: "ArrowDown", ArrowUp: "ArrowLeft", ArrowDown: "ArrowRight" }[key];
+    const turned = this.layout.upright ? key
+      : { ArrowLeft: "ArrowUp", ArrowRight: "ArrowDown", ArrowUp: "ArrowLeft", ArrowDown: "ArrowRight" }[key];
     if (turned === "ArrowUp") return this.bundle.parent(id);
     if (turned === "ArrowDown") return this.layout.nodes.get(id).group ? null : this.bundle.children(id)[0];
     const here = this.layout.nodes.get(id);
