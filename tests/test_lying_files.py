@@ -194,6 +194,18 @@ def test_npz_with_a_member_that_is_no_array(tmp_path: Path) -> None:
         read(tmp_path / "x.npz")
 
 
+def test_zips_of_a_version_yet_to_come(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", X=np.zeros((2, 2)))
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    content[content.index(b"PK\x01\x02") + 6] = 109  # the version that is needed to unpack it
+    (tmp_path / "x.npz").write_bytes(content)
+    (tmp_path / "x.zip").write_bytes(content)
+    with refused("zip file version 10.9"):
+        read(tmp_path / "x.npz")
+    with refused("zip file version 10.9"):
+        download._unpack(tmp_path / "x.zip")
+
+
 def test_npz_that_is_a_bomb(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
         zipped.writestr("x.npy", npy(about("(18000, 1000)"), bytes(144_000_000)))

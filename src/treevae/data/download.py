@@ -20,6 +20,7 @@ TIMEOUT = 30.0  # seconds in which a server must say something
 BLOCK = 1 << 18  # bytes
 LARGEST = 1 << 29  # bytes that any published file or archive may hold once it is unpacked; the largest holds 0.2 GB
 MOST_MEMBERS = 100_000  # of an archive; the largest has 20,000
+UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, NotImplementedError)
 ENCRYPTED = 0x1  # among the flags of a zip's member
 LONGEST_HEADER = 1 << 20  # bytes that a member's name and notes may take in a tar file
 
@@ -152,7 +153,7 @@ def _unpack(file: Path) -> Path:
                 _check_members(folder, map(_tar_member, tarred), file)
             with _opened_tar(file) as tarred:
                 tarred.extractall(folder, filter="data")
-    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         if isinstance(error, DataFileError):
             raise
         raise DataFileError(

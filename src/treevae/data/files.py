@@ -118,7 +118,7 @@ def _read_array(path: Path) -> np.ndarray:
                 return _array(file, member.file_size, path)
     except DataFileError:
         raise
-    except (ValueError, EOFError, OSError, BadZipFile, zlib.error) as error:
+    except (ValueError, EOFError, OSError, BadZipFile, NotImplementedError, zlib.error) as error:
         raise DataFileError(f"{path} is cut short or damaged: {error}; write it again") from error
 
 
