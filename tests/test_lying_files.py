@@ -288,6 +288,26 @@ def test_pictures_that_lie(tmp_path: Path, content: bytes, why: str) -> None:
         read(tmp_path)
 
 
+def test_a_png_whose_pixels_claim_gigabytes(tmp_path: Path) -> None:
+    content = bytearray(png(4, 4))
+    place = content.index(b"IDAT") - 4
+    content[place : place + 4] = struct.pack(">I", 2**31 - 1)
+    (tmp_path / "x.png").write_bytes(content)
+    tracemalloc.start()
+    try:
+        assert read(tmp_path).X.shape == (1, 4, 4)  # all pixels are there; Pillow would ask for the rest in one go
+        assert tracemalloc.get_traced_memory()[1] < 20 * MB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_picture_that_is_too_large_a_file(tmp_path: Path) -> None:
+    with (tmp_path / "x.png").open("wb") as file:
+        file.truncate(2**28 + 1)  # takes no room on the disk
+    with refused("has 268,435,457 bytes, more than a picture"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["x.png", "x.jpg"])
 def test_no_other_kind_of_picture_is_opened(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An EPS file is a program, for which Pillow would start Ghostscript."""
@@ -345,7 +365,7 @@ def test_tar_files_that_lie(tmp_path: Path, name: str) -> None:
     assert not list((tmp_path / "unpacked").iterdir())
 
 
-@pytest.mark.parametrize("lie", ["lzma", "encrypted", "large", "many"])
+@pytest.mark.parametrize("lie", ["lzma", "encrypted", "nameless", "large", "many"])
 def test_zip_files_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "MOST_MEMBERS", 5)
     monkeypatch.setattr(download, "LARGEST", MB)
@@ -357,7 +377,9 @@ def test_zip_files_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.Monkey
         content = path.read_bytes()
         place = content.index(b"PK\x01\x02") + 8
         path.write_bytes(content[:place] + b"\x01\x00" + content[place + 2 :])
-    with refused("packed in an odd way" if lie in ("lzma", "encrypted") else "no published archive does"):
+    if lie == "nameless":
+        path.write_bytes(path.read_bytes().replace(b"part/0", b"\0art/0"))
+    with refused("packed in an odd way" if lie in ("lzma", "encrypted", "nameless") else "no published archive does"):
         download._unpack(path)
     assert not list((tmp_path / "unpacked").iterdir())
 

@@ -187,7 +187,7 @@ Member = tuple[str, int, bool]  # name, bytes, whether it is something else than
 
 def _zip_member(member: zipfile.ZipInfo) -> Member:
     plain = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not member.flag_bits & ENCRYPTED
-    return member.filename, member.file_size, not plain
+    return member.filename, member.file_size, not plain or not member.filename  # without a name it cannot be written
 
 
 def _tar_member(member: tarfile.TarInfo) -> Member:
