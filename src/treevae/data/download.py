@@ -20,6 +20,7 @@ TIMEOUT = 30.0  # seconds in which a server must say something
 BLOCK = 1 << 18  # bytes
 LARGEST = 1 << 29  # bytes that any published file or archive may hold once it is unpacked; the largest holds 0.2 GB
 MOST_MEMBERS = 100_000  # of an archive; the largest has 20,000
+UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, NotImplementedError)
 ENCRYPTED = 0x1  # among the flags of a zip's member
 LONGEST_HEADER = 1 << 20  # bytes that a member's name and notes may take in a tar file
 
@@ -152,7 +153,7 @@ def _unpack(file: Path) -> Path:
                 _check_members(folder, map(_tar_member, tarred), file)
             with _opened_tar(file) as tarred:
                 tarred.extractall(folder, filter="data")
-    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         if isinstance(error, DataFileError):
             raise
         raise DataFileError(
@@ -186,7 +187,7 @@ Member = tuple[str, int, bool]  # name, bytes, whether it is something else than
 
 def _zip_member(member: zipfile.ZipInfo) -> Member:
     plain = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not member.flag_bits & ENCRYPTED
-    return member.filename, member.file_size, not plain
+    return member.filename, member.file_size, not plain or not member.filename  # without a name it cannot be written
 
 
 def _tar_member(member: tarfile.TarInfo) -> Member:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +28,7 @@ LONGEST_HEADER = 1000  # characters; numpy writes 118 before an array of numbers
 SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, that a packed file may become
 MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds for one line
 LARGEST_PICTURE = 1 << 24  # pixels
+LARGEST_FILE = 1 << 28  # bytes of a picture's file
 FORMATS = ("PNG", "JPEG", "BMP")  # of Pillow, which would also start other programs for some of its others
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
 INSTALL = "Install what reads it: pip install 'treevae[files]'"
@@ -141,7 +143,7 @@ def _read_array(path: Path) -> np.ndarray:
                 return _array(file, member.file_size, path)
     except DataFileError:
         raise
-    except (ValueError, EOFError, OSError, BadZipFile, zlib.error) as error:
+    except (ValueError, EOFError, OSError, BadZipFile, NotImplementedError, zlib.error) as error:
         raise DataFileError(f"{path} is cut short or damaged: {error}; write it again") from error
 
 
@@ -381,9 +383,12 @@ def opened(reader: Any, file: Path) -> Iterator[Any]:
     ``reader`` is PIL.Image, which is not there in every installation.
     """
     try:
+        if (size := file.stat().st_size) > LARGEST_FILE:
+            raise DataFileError(f"{file} has {size:,} bytes, more than a picture of {LARGEST_PICTURE:,} pixels needs")
+        content = BytesIO(file.read_bytes())  # Pillow asks a file for as much as it claims, and memory for as much
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", reader.DecompressionBombWarning)  # refused below, long before it is one
-            image = reader.open(file, formats=FORMATS)
+            image = reader.open(content, formats=FORMATS)
         with image:
             if image.width * image.height > LARGEST_PICTURE:
                 raise DataFileError(
