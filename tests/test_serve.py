@@ -25,6 +25,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from PIL import Image
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from scipy.sparse import csr_matrix
 from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE
@@ -34,11 +35,12 @@ from treevae.serve import connection, guard
 from treevae.serve.answers import Explorer
 from treevae.serve.app import create_app
 from treevae.serve.guard import Door, Guard
-from treevae.serve.messages import Status
+from treevae.serve.messages import Place, Status, Walk
 from treevae.serve.server import address_of, bind, door_of
 from treevae.serve.site import Ready, Site, Watch
 from treevae.serve.uploads import MOST_BYTES, MOST_PIXELS, PictureError, read_picture
 from treevae.serve.workers import BusyError, ClientGoneError, Workers
+from treevae.subject import Subject
 from treevae.view.snapshot import snapshot
 from treevae.view.walks import walk_draws, walk_samples
 
@@ -192,6 +194,35 @@ def test_tables_are_shown_on_cards(table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # names of features are known, and not asked for
         assert client.post("/api/walk", json={"sample": 0}).status_code == 200
+
+
+def test_a_sample_and_its_reconstruction_have_the_same_lines():
+    rows = np.random.default_rng(0).normal(5, 2, (60, 30)).astype(np.float32)
+    model = TreeVAE(tree=Tree().split(0), max_depth=1, epochs=2, random_state=0).fit(rows)
+    explorer = Explorer(model, rows, snapshot(model, rows, map_method="pca").bundle)
+    found = explorer.place(Place(row=(rows[0] * np.linspace(1, 3, 30)).tolist()))
+    names = [entry.name for entry in found.sample.card]
+    assert len(names) == 12
+    assert [entry.name for entry in found.reconstruction.card] == names
+    again = model.reconstruct(rows[:1] * np.linspace(1, 3, 30))[0]
+    expected = [again[int(name.split()[1])] for name in names]
+    np.testing.assert_allclose([entry.value for entry in found.reconstruction.card], expected, rtol=5e-3)
+
+
+def test_nodes_with_one_child_are_passed_over():
+    tree = Tree().split(0).split(1).prune(3)  # 0 has the children 1 and 2, 1 has 4 alone
+    model = TreeVAE(tree=tree, max_depth=2, epochs=1, network="mlp", hidden_dim=8, random_state=0).fit(X)
+    explorer = Explorer(model, X, snapshot(model, X, map_method="pca").bundle)
+    ways = {tuple(step.node for step in explorer.place(Place(row=x.ravel().tolist())).path) for x in X[:60]}
+    assert ways == {(0, 4), (0, 2)}
+
+
+def test_sparse_samples_are_asked_about():
+    rows = np.random.default_rng(0).random((60, 4)) * (np.random.default_rng(1).random((60, 4)) < 0.4)
+    model = TreeVAE(tree=Tree().split(0), max_depth=1, epochs=1, random_state=0).fit(rows)
+    ready = Ready.of_subject(model, Subject(csr_matrix(rows), "words", names=NAMES))
+    assert ready.explorer.walk(Walk(sample=3)) == Explorer(model, rows, snapshot(model, rows, names=NAMES).bundle,
+                                                          NAMES).walk(Walk(sample=3))  # fmt: skip
 
 
 def test_texts_are_placed_where_their_making_is_known():

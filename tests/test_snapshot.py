@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 from treevae import Tree, TreeVAE
 from treevae.model.elbo import TERMS
 from treevae.model.scoring import score_terms
+from treevae.view.cards import FeatureCards
 from treevae.view.facts import DRAWS, LADDER
 from treevae.view.naming import by_class, by_marks, feature_marks, numbered, word_marks
 from treevae.view.snapshot import snapshot
@@ -419,3 +420,10 @@ def test_what_is_refused(model: TreeVAE) -> None:
     vectors = fitted(X.reshape(240, -1), Tree().split(0))
     with pytest.raises(ValueError, match="X has 64 features, but there are 2 names"):
         snapshot(vectors, X.reshape(240, -1), names=["a", "b"])
+
+
+def test_cards_of_float32_keep_their_digits() -> None:
+    rows = (1000 + np.random.default_rng(0).normal(0, 0.05, (40_000, 2))).astype(np.float32)
+    cards, exact = FeatureCards.of(rows, ["a", "b"]), rows.astype(np.float64)
+    z = (exact[0] - exact.mean(0)) / exact.std(0)
+    assert [entry["z"] for entry in cards.card(rows[0], [0, 1])] == pytest.approx(z, abs=0.006)

@@ -16,8 +16,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..view.report import page
 from .answers import Explorer
 from .messages import Status
@@ -72,7 +70,7 @@ class Ready:
     def of_subject(cls, model: TreeVAE, subject: Subject) -> Ready:
         """The page of a model and the samples it is shown with."""
         bundle = subject.snapshot(model).bundle
-        return cls.of(Explorer(model, np.asarray(subject.X), bundle, subject.names, subject.vectorize), bundle)
+        return cls.of(Explorer(model, subject.X, bundle, subject.names, subject.vectorize), bundle)
 
     @classmethod
     def of(cls, explorer: Explorer, bundle: dict[str, Any]) -> Ready:

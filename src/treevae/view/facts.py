@@ -15,7 +15,7 @@ from ..model.elbo import TERMS
 from ..model.scoring import score_terms
 from ..tree import Tree
 from . import naming
-from .cards import feature_cards, short, word_cards
+from .cards import each, short
 from .figures import flat_map
 from .shown import ShownClasses, ShownSamples
 from .splits import difference_image, feature_rows, split_means, word_rows
@@ -92,8 +92,6 @@ class Facts:
         shown = self._shown(most)
         self.map = "UMAP" if method == "umap" else "PCA"
         self.places = dict(zip(shown, self._places(shown, method, random_state), strict=True))
-        self.mean, self.spread = samples.matrix.mean(0), samples.matrix.std(0)
-        self.frequency = (samples.matrix > 0).mean(0)
 
     # -- computing --------------------------------------------------------------------------------------------------
 
@@ -245,9 +243,7 @@ class Facts:
         """Sprite numbers of images, cards of all else."""
         if sprites is not None:
             return sprites.add(self.samples.pixels(matrix))
-        if self.samples.kind == "words":
-            return word_cards(matrix, self.samples.names, self.frequency, ON_CARD)
-        return feature_cards(matrix, self.samples.names, self.mean, self.spread, ON_CARD)
+        return each(self.samples.cards, matrix, ON_CARD)
 
     def _all_leaves(self, amounts: Amounts, sprites: Sprites | None) -> list[dict[str, Any]]:
         """Draws of the root as every leaf shows them; keys of objects are the leaves' nodes."""

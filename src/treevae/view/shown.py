@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..data.arrays import InputForm, as_array
+from .cards import Cards, FeatureCards, WordCards
 from .images import pixels_of, span_of
 
 if TYPE_CHECKING:
@@ -52,6 +54,11 @@ class ShownSamples:
     def n(self) -> int:
         """How many there are."""
         return len(self.matrix)
+
+    @cached_property
+    def cards(self) -> Cards:
+        """Makes cards of samples that are no pictures."""
+        return (WordCards if self.kind == "words" else FeatureCards).of(self.matrix, self.names)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Any:
         """Some samples as the model takes them."""
