@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,22 @@ import numpy as np
 LONGEST = 40  # letters of a name that are kept
 
 
-def short(name: Any) -> str:
+def short(name: Any, longest: int = LONGEST) -> str:
     """A name on one line, cut where it is very long."""
     text = " ".join(str(name).split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def apart(names: Iterable[Any]) -> list[str]:
+    """Short names, no two the same: those that would be are counted."""
+    found: dict[str, None] = {}
+    for name in names:
+        text, k = short(name), 2
+        while text in found:
+            end = f" ({k})"
+            text, k = short(name, LONGEST - len(end)) + end, k + 1
+        found[text] = None
+    return list(found)
 
 
 @dataclass(frozen=True)

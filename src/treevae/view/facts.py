@@ -74,7 +74,7 @@ class Facts:
         self.class_names: list[str] | None = None
         self.y: np.ndarray | None = None
         if classes is not None:
-            self.class_names, self.y = classes.numbered()
+            self.class_names, self.y = classes.names, classes.numbers
         mark = {"words": naming.word_marks, "table": naming.feature_marks}.get(kind)
         self.marks = {} if mark is None else mark(self.tree, labels, samples.matrix, samples.names, ON_CARD)
         self.names = self._names(None if classes is None else classes.of_samples)
@@ -176,7 +176,7 @@ class Facts:
             "n_shown": len(shown),
             "n_features": samples.form.n_features,
             "features": [short(name) for name in samples.names[:MOST_NAMES]] if samples.named else None,
-            "classes": None if self.class_names is None else [short(name) for name in self.class_names],
+            "classes": self.class_names,
             "scores": self._scores(),
             "groups": [list(self.tree.groups(k)) for k in range(1, len(self.tree.leaves) + 1)],
             **parts,

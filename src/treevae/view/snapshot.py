@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .facts import LADDER, ROWS_OF_SPLIT, Facts
-from .plots import named_classes
 from .shown import ShownClasses, ShownSamples
 from .splits import attribute_rows
 
@@ -94,7 +93,7 @@ def snapshot(
         Of the choice of samples, the generated ones and the map.
     """
     samples = ShownSamples.of(model, X, names, kind)
-    classes = None if y is None else ShownClasses(named_classes(y, class_names, samples.n), class_names)
+    classes = None if y is None else ShownClasses.of(y, class_names, samples.n)
     facts = Facts(model, samples, classes, random_state, _map_method(map_method))
     about = (
         None
