@@ -1,5 +1,7 @@
 """The report: one file, nothing from outside, nothing in it that a name could break; the command; notebooks; PDF."""
 
+import base64
+import hashlib
 import io
 import json
 import re
@@ -77,6 +79,21 @@ def test_nothing_is_fetched(page: str) -> None:
     allowed = {"http://www.w3.org", "https://d3js.org"}  # d3's namespaces and the name in its licence
     assert set(re.findall(r"https?://[\w.-]+", page)) <= allowed
     assert "connect-src 'none'" in page
+
+
+def test_a_page_runs_the_scripts_it_holds_and_no_others(page: str) -> None:
+    read = Reader(page)
+    (policy,) = [
+        having["content"] for tag, having in read.elements
+        if tag == "meta" and having.get("http-equiv") == "Content-Security-Policy"
+    ]  # fmt: skip
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    inside = [part.split("</script>")[0] for part in re.split(r"<script[^>]*>", page)[1:]]
+    codes = [code for code in inside if not code.startswith("{")]  # all but the bundle
+    digests = [base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in codes]
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
+    assert len(codes) == 2
+    assert {rules[name] for name in ("default-src", "connect-src", "base-uri", "form-action")} == {"'none'"}
 
 
 def test_a_live_page_may_call_its_own_server_alone(model: TreeVAE) -> None:
