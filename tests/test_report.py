@@ -176,6 +176,7 @@ def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_report_remembers_the_samples_of_the_run(flowers: Path) -> None:
     said = treevae("report", flowers / "run", "--map", "pca")
     file = flowers / "run" / "report.html"
+    assert said.startswith("Looking at the samples …")
     assert f"Wrote {file}" in said
     assert file.as_uri() in said
     bundle = bundle_of(file)

@@ -507,8 +507,19 @@ def test_other_machines_need_the_token(ready):
     assert client.get("/").status_code == 200  # the cookie is kept
     assert client.post("/api/walk", json={}).status_code == 200
     error_of(client.post("/api/walk", json={}, headers={"origin": "http://evil.example"}), 403)
-    error_of(client.get("/", headers={"host": "evil.example"}), 421)
-    assert client.get("/", headers={"host": socket.gethostname()}).status_code == 200
+    error_of(client.get("/", headers={"host": "two words"}), 421)
+    bearer = {"authorization": f"Bearer {door.token}"}
+    for name in (socket.gethostname(), "gpu7.cluster.example:8000"):  # a machine has many names
+        assert client.get("/api/status", headers={"host": name} | bearer).status_code == 200
+        assert client.get("/api/status", headers={"host": name, "authorization": "Bearer x"}).status_code == 401
+
+
+def test_a_token_on_this_machine_is_on_demand(ready):
+    assert door_of("127.0.0.1", token=False).token is None
+    with pytest.raises(ValueError, match=r"--no-token cannot be given with --host 0\.0\.0\.0"):
+        door_of("0.0.0.0", token=False)
+    client = TestClient(create_app(Site(ready, ready.status), Workers(1), door_of("::1", token=True)), base_url=HERE)
+    assert error_of(client.get("/api/status"), 401)
 
 
 def test_the_address_is_printed_with_its_token():
@@ -738,8 +749,13 @@ CALLED += ("POST /api/place/image", "POST /api/interpolate")
 @pytest.fixture(scope="module")
 def described(ready) -> dict[str, schemathesis.APIOperation]:
     """The calls as schemathesis reads them from the description."""
-    app = create_app(Site(ready, ready.status), Workers(1), Door("127.0.0.1", names=frozenset({"testserver"})))
-    schema = schemathesis.openapi.from_asgi("/api/openapi.json", app)
+    app = create_app(Site(ready, ready.status), Workers(1), Door("127.0.0.1"))
+
+    async def at_home(scope, receive, send):  # schemathesis asks for a host called testserver
+        headers = [(name, b"127.0.0.1" if name == b"host" else value) for name, value in scope.get("headers", [])]
+        await app(scope | {"headers": headers}, receive, send)
+
+    schema = schemathesis.openapi.from_asgi("/api/openapi.json", at_home)
     return {found.ok().label: found.ok() for found in schema.get_all_operations()}
 
 
@@ -873,16 +889,22 @@ def test_the_command_serves_until_it_is_interrupted(run):
         "--port",
         "0",
         "--no-open",
+        "--map",
+        "pca",
+        "--title",
+        "My digits",
     ]
     server = subprocess.Popen([*command, "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         line = next(line for line in server.stdout if "http://" in line)
         assert line.startswith(f"Exploring {run} at http://127.0.0.1:")
+        assert next(server.stdout).startswith("Every user of this machine can open it")
         address = line.split(" at ")[1].strip()
         status = httpx.get(address + "api/status").json()
-        assert (status["state"], status["title"], len(status["tree"]["nodes"])) == ("ready", "digits", 5)
-        assert httpx.get(address + "api/bundle").json()["n_samples"] == len(DIGITS.x_test)
+        assert (status["state"], status["title"], len(status["tree"]["nodes"])) == ("ready", "My digits", 5)
+        bundle = httpx.get(address + "api/bundle").json()
+        assert (bundle["n_samples"], bundle["map"]["method"]) == (len(DIGITS.x_test), "PCA")
         assert httpx.post(address + "api/walk", json={"sample": 3}).status_code == 200
     finally:
         server.send_signal(signal.SIGINT)
@@ -899,6 +921,7 @@ def test_the_command_says_what_is_missing(run, tmp_path_factory):
 
     empty = tmp_path_factory.mktemp("empty")
     assert "there is no run in" in said(str(empty), "--watch")
+    assert "map_method='tsne'" in said(str(run), "--watch", "--map", "tsne")
     assert "has no model.safetensors" in said(str(empty))
     (empty / "state-a.safetensors").write_bytes(b"")
     assert f"see it grow with: treevae explore {empty} --watch" in said(str(empty))

@@ -57,9 +57,9 @@ class Ready:
     status: Status
 
     @classmethod
-    def of_subject(cls, model: TreeVAE, subject: Subject) -> Ready:
-        """The page of a model and the samples it is shown with."""
-        bundle = subject.snapshot(model).bundle
+    def of_subject(cls, model: TreeVAE, subject: Subject, **how: Any) -> Ready:
+        """The page of a model and the samples it is shown with; ``how`` are further arguments of ``snapshot``."""
+        bundle = subject.snapshot(model, **how).bundle
         return cls.of(Explorer(model, subject.X, bundle, subject.names, subject.vectorize), bundle)
 
     @classmethod

@@ -94,7 +94,7 @@ def snapshot(
     """
     samples = ShownSamples.of(model, X, names, kind)
     classes = None if y is None else ShownClasses.of(y, class_names, samples.n)
-    facts = Facts(model, samples, classes, random_state, _map_method(map_method))
+    facts = Facts(model, samples, classes, random_state, map_of(map_method))
     about = (
         None
         if attributes is None
@@ -110,7 +110,8 @@ def snapshot(
     )
 
 
-def _map_method(method: str) -> str:
+def map_of(method: str) -> str:
+    """How the map is made: UMAP or PCA; raises if ``method`` is none of those that can be asked for."""
     if method not in MAPS:
         raise ValueError(f"map_method={method!r}; allowed are {', '.join(map(repr, MAPS))}")
     if method == "auto":
