@@ -121,6 +121,7 @@ def test_help_names_all_that_is_allowed(option: str, allowed: Iterable[str]) -> 
 def test_fit_writes_model_labels_and_tree(data: Path, tmp_path: Path) -> None:
     said = treevae("fit", data / "x.npy", "-o", tmp_path / "new" / "run", *TINY)
     run = tmp_path / "new" / "run"
+    assert all(f"treevae {name} {run} " in said for name in ("report", "explore", "sample"))
     assert {file.name for file in run.iterdir()} == {*RUN_FILES, "run.json"}
     model = load(run / "model.safetensors")
     assert rows_of(run / "labels.csv") == [

@@ -1,9 +1,11 @@
 """The report: one file, nothing from outside, nothing in it that a name could break; the command; notebooks; PDF."""
 
 import base64
+import errno
 import hashlib
 import io
 import json
+import os
 import re
 import zipfile
 from html.parser import HTMLParser
@@ -94,6 +96,18 @@ def test_a_page_runs_the_scripts_it_holds_and_no_others(page: str) -> None:
     assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
     assert len(codes) == 2
     assert {rules[name] for name in ("default-src", "connect-src", "base-uri", "form-action")} == {"'none'"}
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(
+    model: TreeVAE, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"cannot write .*report\.html: No space left"):
+        report.write_report(snapshot(model, X, map_method="pca"), tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_live_page_may_call_its_own_server_alone(model: TreeVAE) -> None:

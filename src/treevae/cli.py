@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from .cli_paper import paper
 from .recipes import RECIPES
+from .writing import write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -289,9 +290,7 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
             folder.clear()
             for name in OUTPUTS:
                 (out / name).unlink(missing_ok=True)
-            part = out / (SETTINGS + ".part")
-            part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-            part.replace(out / SETTINGS)
+            write_whole(out / SETTINGS, json.dumps(settings, indent=2) + "\n")
         typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {where}.")
         _fit_and_write(model, table, known, out, folder)
 

@@ -17,7 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from .snapshot import Snapshot, write_whole
+from ..writing import write_whole
+from .snapshot import Snapshot
 
 ENTRY = "main.js"
 INLINE = re.compile(r"<script(?: type=\"module\")?>(.*?)</script>", re.DOTALL)  # not those that hold data

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..writing import write_whole
 from .facts import LADDER, ROWS_OF_SPLIT, Facts
 from .shown import ShownClasses, ShownSamples
 from .splits import attribute_rows
@@ -39,13 +40,6 @@ class Snapshot:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON; the file is there whole, or not at all."""
         write_whole(Path(path), self.to_json())
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file that is never seen half written."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def snapshot(
