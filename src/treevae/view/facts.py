@@ -93,6 +93,8 @@ class Facts:
         self.map = "UMAP" if method == "umap" else "PCA"
         self.places = dict(zip(shown, self._places(shown, method, random_state), strict=True))
 
+        self.scores, self.history = self._scores(), history_rows(model)
+
     # -- computing --------------------------------------------------------------------------------------------------
 
     def _names(self, classes: np.ndarray | None) -> dict[int, str]:
@@ -177,12 +179,12 @@ class Facts:
             "n_features": samples.form.n_features,
             "features": [short(name) for name in samples.names[:MOST_NAMES]] if samples.named else None,
             "classes": self.class_names,
-            "scores": self._scores(),
+            "scores": self.scores,
             "groups": [list(self.tree.groups(k)) for k in range(1, len(self.tree.leaves) + 1)],
             **parts,
             "map": {"method": self.map, "of": "root embedding"},
             "sprites": None if sprites is None else sprites.to_dict(),
-            "history": history_rows(self.model),
+            "history": self.history,
             "parameters": _parameters(self.model),
             "live": False,
         }
@@ -290,7 +292,8 @@ class Facts:
 
 def history_rows(model: TreeVAE) -> list[dict[str, Any]]:
     """The epochs of training, thinned evenly but for the ends of stages: stage, leaf, epoch, loss and its parts."""
-    rows, n_leaves = [], 1
+    trees = (Tree.from_json(event["tree"]) for event in model.history_ if event["event"] == "TreeChanged")
+    rows, n_leaves = [], len(next(trees, model.tree_).leaves)  # the first tree is told of after its epochs
     for event in model.history_:
         if event["event"] == "TreeChanged":
             n_leaves = len(Tree.from_json(event["tree"]).leaves)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ class Snapshot:
         """The bundle as one line of JSON."""
         return json.dumps(self.bundle, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
-    @property
+    @cached_property
     def n_bytes(self) -> int:
         """The size of the JSON in bytes."""
         return len(self.to_json().encode())
