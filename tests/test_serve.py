@@ -220,9 +220,9 @@ def test_nodes_with_one_child_are_passed_over():
 def test_sparse_samples_are_asked_about():
     rows = np.random.default_rng(0).random((60, 4)) * (np.random.default_rng(1).random((60, 4)) < 0.4)
     model = TreeVAE(tree=Tree().split(0), max_depth=1, epochs=1, random_state=0).fit(rows)
-    ready = Ready.of_subject(model, Subject(csr_matrix(rows), "words", names=NAMES))
-    assert ready.explorer.walk(Walk(sample=3)) == Explorer(model, rows, snapshot(model, rows, names=NAMES).bundle,
-                                                          NAMES).walk(Walk(sample=3))  # fmt: skip
+    ready = Ready.of_subject(model, Subject(csr_matrix(rows), "words", names=NAMES), map_method="pca")
+    dense = Explorer(model, rows, snapshot(model, rows, names=NAMES, map_method="pca").bundle, NAMES)
+    assert ready.explorer.walk(Walk(sample=3)) == dense.walk(Walk(sample=3))
 
 
 def test_texts_are_placed_where_their_making_is_known():
