@@ -121,6 +121,7 @@ def test_help_names_all_that_is_allowed(option: str, allowed: Iterable[str]) -> 
 def test_fit_writes_model_labels_and_tree(data: Path, tmp_path: Path) -> None:
     said = treevae("fit", data / "x.npy", "-o", tmp_path / "new" / "run", *TINY)
     run = tmp_path / "new" / "run"
+    assert all(f"treevae {name} {run} " in said for name in ("report", "explore", "sample"))
     assert {file.name for file in run.iterdir()} == {*RUN_FILES, "run.json"}
     model = load(run / "model.safetensors")
     assert rows_of(run / "labels.csv") == [
@@ -437,7 +438,8 @@ def test_demo_writes_and_says_what_it_found(small: FashionSample, tmp_path: Path
         assert f"cluster {k}: {(model.labels_ == k).sum()} samples, {note}" in said
     with Image.open(tmp_path / "out" / "tree.png") as picture:
         assert min(picture.size) > 100
-    assert said.rstrip().endswith((tmp_path / "out" / "report.html").as_uri())
+    assert f"Open in a browser: {(tmp_path / 'out' / 'report.html').as_uri()}" in said
+    assert f"treevae explore {tmp_path / 'out'} opens it" in said
     report = (tmp_path / "out" / "report.html").read_bytes()
     assert "Wrote" in treevae("report", tmp_path / "out")  # the run remembers what it is about
     assert abs(len((tmp_path / "out" / "report.html").read_bytes()) - len(report)) < 10  # but for the time

@@ -7,10 +7,11 @@ import re
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer.main
 
-from treevae import TreeVAE
+from treevae import Tree, TreeVAE
 from treevae.cli import app
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import Store
@@ -28,6 +29,16 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
     assert found["pictures"].shape == (16, 8, 8)
     assert set(found["coarse"]) == {0, 1, 2}
     assert (tmp_path / "digits.safetensors").exists()
+
+
+def test_the_reports_python_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "report.md").read_text(), re.DOTALL)
+    monkeypatch.setattr("treevae.view.snapshot.find_spec", lambda name: None)  # PCA: UMAP takes long to be compiled
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    model = TreeVAE(tree=Tree().split(0), hidden_dim=4, epochs=1, batch_size=8, random_state=0).fit(X)
+    exec(compile(code, "report.md", "exec"), {"model": model, "X": X, "y": np.arange(8) % 2})
+    assert (tmp_path / "report.html").exists()
 
 
 def test_the_readmes_table_is_the_recorded_run():

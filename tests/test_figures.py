@@ -86,7 +86,7 @@ def test_umap_is_asked_for_two_dimensions_and_missed_politely(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "umap", types.SimpleNamespace(UMAP=Umap))
     assert flat_map(np.ones((5, 8)), "umap", 3).shape == (5, 2)
-    assert asked == {"n_components": 2, "random_state": 3, "n_jobs": 1}
+    assert asked == {"n_neighbors": 4, "n_components": 2, "random_state": 3, "n_jobs": 1}
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(ImportError, match=r"pip install 'treevae\[maps\]'"):
         flat_map(np.ones((5, 8)), "umap", 3)

@@ -231,9 +231,9 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch, step):
         if step == "mkdir":
             patch.setattr(store.Path, "mkdir", full)
         elif step == "fsync":
-            patch.setattr(store.os, "fsync", full)
+            patch.setattr(os, "fsync", full)
         else:
-            patch.setattr(Path, "replace", full)
+            patch.setattr(os, "replace", full)
         with pytest.raises(OSError, match=r"cannot write .*fashion-treevae-seed0.*: No space left"):
             here.write(cell_of(), {"much": list(range(1000))})
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,13 @@
 """The report: one file, nothing from outside, nothing in it that a name could break; the command; notebooks; PDF."""
 
+import base64
+import errno
+import hashlib
+import io
 import json
+import os
 import re
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +20,7 @@ from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE, plot
 from treevae.cli import app
-from treevae.data.files import DataFileError, read_labels
+from treevae.data.files import DataFileError, read
 from treevae.view import report
 from treevae.view.cards import short
 from treevae.view.snapshot import snapshot
@@ -75,6 +81,33 @@ def test_nothing_is_fetched(page: str) -> None:
     allowed = {"http://www.w3.org", "https://d3js.org"}  # d3's namespaces and the name in its licence
     assert set(re.findall(r"https?://[\w.-]+", page)) <= allowed
     assert "connect-src 'none'" in page
+
+
+def test_a_page_runs_the_scripts_it_holds_and_no_others(page: str) -> None:
+    read = Reader(page)
+    (policy,) = [
+        having["content"] for tag, having in read.elements
+        if tag == "meta" and having.get("http-equiv") == "Content-Security-Policy"
+    ]  # fmt: skip
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    inside = [part.split("</script>")[0] for part in re.split(r"<script[^>]*>", page)[1:]]
+    codes = [code for code in inside if not code.startswith("{")]  # all but the bundle
+    digests = [base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in codes]
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
+    assert len(codes) == 2
+    assert {rules[name] for name in ("default-src", "connect-src", "base-uri", "form-action")} == {"'none'"}
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(
+    model: TreeVAE, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"cannot write .*report\.html: No space left"):
+        report.write_report(snapshot(model, X, map_method="pca"), tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_live_page_may_call_its_own_server_alone(model: TreeVAE) -> None:
@@ -157,6 +190,7 @@ def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_report_remembers_the_samples_of_the_run(flowers: Path) -> None:
     said = treevae("report", flowers / "run", "--map", "pca")
     file = flowers / "run" / "report.html"
+    assert said.startswith("Looking at the samples …")
     assert f"Wrote {file}" in said
     assert file.as_uri() in said
     bundle = bundle_of(file)
@@ -196,14 +230,73 @@ def test_report_says_what_is_missing(flowers: Path, tmp_path: Path) -> None:
 
 
 def test_labels_are_a_column_or_an_array(tmp_path: Path) -> None:
-    np.savez(tmp_path / "both.npz", X=np.ones((3, 2)), y=[1, 0, 1], wide=np.ones((3, 2)))
-    assert read_labels(tmp_path / "both.npz", "y", 3).tolist() == [1, 0, 1]
-    with pytest.raises(DataFileError, match="has no 'z' for labels; it has 'X', 'y', 'wide'"):
-        read_labels(tmp_path / "both.npz", "z", 3)
+    np.savez(tmp_path / "both.npz", X=np.ones((3, 2)), y=[1, 0, 1], wide=np.ones((3, 2)), text=["b", "a", "b"])
+    assert read(tmp_path / "both.npz", label="y").labels.tolist() == [1, 0, 1]
+    assert read(tmp_path / "both.npz", label="text").labels.tolist() == ["b", "a", "b"]
+    with pytest.raises(DataFileError, match="has no 'z' for labels; it has 'X', 'y', 'wide', 'text'"):
+        read(tmp_path / "both.npz", label="z")
     with pytest.raises(DataFileError, match=r"'wide' in .* has shape \(3, 2\)"):
-        read_labels(tmp_path / "both.npz", "wide", 3)
-    with pytest.raises(DataFileError, match="has no labels in it"):
-        read_labels(tmp_path / "X.npy", "y", 3)
+        read(tmp_path / "both.npz", label="wide")
+    np.save(tmp_path / "X.npy", np.ones((3, 2)))
+    with pytest.raises(DataFileError, match=r"only tables and \.npz files can have labels"):
+        read(tmp_path / "X.npy", label="y")
+
+
+def test_labels_are_bounded_like_samples(tmp_path: Path) -> None:
+    """What a file claims about its labels is compared with what it holds."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<i8", "fortran_order": False, "shape": (1 << 40,)})
+    sample = io.BytesIO()
+    np.save(sample, np.ones((3, 2)))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as zipped:
+        zipped.writestr("X.npy", sample.getvalue())
+        zipped.writestr("y.npy", header.getvalue())
+    with pytest.raises(DataFileError, match="cut short or damaged: an array of shape"):
+        read(tmp_path / "x.npz", label="y")
+    letters = np.array([0x41, 0x110000, 0x42], np.uint32).view("<U1")
+    np.savez(tmp_path / "letters.npz", X=np.ones((3, 2)), y=letters)
+    with pytest.raises(DataFileError, match=r"'y' in .* is damaged"):
+        read(tmp_path / "letters.npz", label="y")
+
+
+@pytest.mark.parametrize("values", [["a", None, "b"], [1.0, np.nan, 2.0]])
+def test_missing_labels_are_no_class(model: TreeVAE, tmp_path: Path, values: list) -> None:
+    pandas.DataFrame({"x": [1.0, 2.0, 3.0], "y": values}).to_csv(tmp_path / "gaps.csv", index=False)
+    with pytest.raises(DataFileError, match=r"'y' in .* is missing for 1 of 3 samples, first for sample 1; fill"):
+        read(tmp_path / "gaps.csv", label="y")
+    for y in (values, np.array(values), pandas.Series(values), pandas.Series(values).convert_dtypes()):
+        with pytest.raises(ValueError, match="y is missing for 1 of 3 samples, first for sample 1"):
+            snapshot(model, X[:3], y, map_method="pca")
+
+
+def test_classes_that_are_cut_stay_apart(model: TreeVAE) -> None:
+    names = ["x" * 60 + str(k) for k in range(10)]
+    for given in ({"y": Y, "class_names": names}, {"y": np.array(names)[Y]}):
+        bundle = snapshot(model, X, map_method="pca", **given).bundle
+        assert len(set(bundle["classes"])) == 10
+        assert max(map(len, bundle["classes"])) <= 40
+        assert sum(bundle["nodes"][0]["labels"]) == len(X)
+        assert all(sum(count > 0 for count in one["labels"]) > 1 for one in bundle["nodes"][:1])
+
+
+def test_report_refuses_what_does_not_apply(flowers: Path, tmp_path: Path) -> None:
+    run = flowers / "run"
+    assert "has no 'specie' for labels; it has 'a', 'b', 'c', 'species'" in treevae(
+        "report", run, "--label", "specie", code=1
+    )
+    assert "--root is for data sets" in treevae("report", run, "--root", tmp_path, code=1)
+    said = treevae("report", run, "--data", "digits", "--label", "x", "--drop", "y", code=1)
+    assert "--drop and --label cannot be given with the data set digits" in said
+
+
+def test_report_on_other_samples_leaves_out_what_the_run_left_out(flowers: Path, tmp_path: Path) -> None:
+    table = pandas.read_csv(flowers / "flowers.csv").head(40)
+    table.to_csv(tmp_path / "with.csv", index=False)
+    table.drop(columns="species").to_csv(tmp_path / "without.csv", index=False)
+    for name in ("with", "without"):
+        out = tmp_path / f"{name}.html"
+        treevae("report", flowers / "run", "--data", tmp_path / f"{name}.csv", "--map", "pca", "-o", out)
+        assert bundle_of(out)["features"] == ["a", "b", "c"]
 
 
 # -- notebooks and papers ---------------------------------------------------------------------------------------

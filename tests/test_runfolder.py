@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from treevae import writing
 from treevae.training import checkpoint, runfolder
 from treevae.training.checkpoint import ModelFileError
 from treevae.training.runfolder import (
@@ -244,7 +245,7 @@ def replace_then_die(*paths, replace=os.replace):
         (os, "fsync", die, 3),
         (os, "replace", die, 3),
         (os, "replace", replace_then_die, 4),
-        (checkpoint, "sync_folder", die, 4),
+        (writing, "sync_folder", die, 4),
     ],
 )
 def test_kill_at_each_step_of_a_save(where, name, instead, left, tmp_path, warned):

@@ -25,6 +25,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from PIL import Image
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from scipy.sparse import csr_matrix
 from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE
@@ -34,11 +35,12 @@ from treevae.serve import connection, guard
 from treevae.serve.answers import Explorer
 from treevae.serve.app import create_app
 from treevae.serve.guard import Door, Guard
-from treevae.serve.messages import Status
+from treevae.serve.messages import Place, Status, Walk
 from treevae.serve.server import address_of, bind, door_of
 from treevae.serve.site import Ready, Site, Watch
 from treevae.serve.uploads import MOST_BYTES, MOST_PIXELS, PictureError, read_picture
 from treevae.serve.workers import BusyError, ClientGoneError, Workers
+from treevae.subject import Subject
 from treevae.view.snapshot import snapshot
 from treevae.view.walks import walk_draws, walk_samples
 
@@ -192,6 +194,35 @@ def test_tables_are_shown_on_cards(table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # names of features are known, and not asked for
         assert client.post("/api/walk", json={"sample": 0}).status_code == 200
+
+
+def test_a_sample_and_its_reconstruction_have_the_same_lines():
+    rows = np.random.default_rng(0).normal(5, 2, (60, 30)).astype(np.float32)
+    model = TreeVAE(tree=Tree().split(0), max_depth=1, epochs=2, random_state=0).fit(rows)
+    explorer = Explorer(model, rows, snapshot(model, rows, map_method="pca").bundle)
+    found = explorer.place(Place(row=(rows[0] * np.linspace(1, 3, 30)).tolist()))
+    names = [entry.name for entry in found.sample.card]
+    assert len(names) == 12
+    assert [entry.name for entry in found.reconstruction.card] == names
+    again = model.reconstruct(rows[:1] * np.linspace(1, 3, 30))[0]
+    expected = [again[int(name.split()[1])] for name in names]
+    np.testing.assert_allclose([entry.value for entry in found.reconstruction.card], expected, rtol=5e-3)
+
+
+def test_nodes_with_one_child_are_passed_over():
+    tree = Tree().split(0).split(1).prune(3)  # 0 has the children 1 and 2, 1 has 4 alone
+    model = TreeVAE(tree=tree, max_depth=2, epochs=1, network="mlp", hidden_dim=8, random_state=0).fit(X)
+    explorer = Explorer(model, X, snapshot(model, X, map_method="pca").bundle)
+    ways = {tuple(step.node for step in explorer.place(Place(row=x.ravel().tolist())).path) for x in X[:60]}
+    assert ways == {(0, 4), (0, 2)}
+
+
+def test_sparse_samples_are_asked_about():
+    rows = np.random.default_rng(0).random((60, 4)) * (np.random.default_rng(1).random((60, 4)) < 0.4)
+    model = TreeVAE(tree=Tree().split(0), max_depth=1, epochs=1, random_state=0).fit(rows)
+    ready = Ready.of_subject(model, Subject(csr_matrix(rows), "words", names=NAMES), map_method="pca")
+    dense = Explorer(model, rows, snapshot(model, rows, names=NAMES, map_method="pca").bundle, NAMES)
+    assert ready.explorer.walk(Walk(sample=3)) == dense.walk(Walk(sample=3))
 
 
 def test_texts_are_placed_where_their_making_is_known():
@@ -476,8 +507,19 @@ def test_other_machines_need_the_token(ready):
     assert client.get("/").status_code == 200  # the cookie is kept
     assert client.post("/api/walk", json={}).status_code == 200
     error_of(client.post("/api/walk", json={}, headers={"origin": "http://evil.example"}), 403)
-    error_of(client.get("/", headers={"host": "evil.example"}), 421)
-    assert client.get("/", headers={"host": socket.gethostname()}).status_code == 200
+    error_of(client.get("/", headers={"host": "two words"}), 421)
+    bearer = {"authorization": f"Bearer {door.token}"}
+    for name in (socket.gethostname(), "gpu7.cluster.example:8000"):  # a machine has many names
+        assert client.get("/api/status", headers={"host": name} | bearer).status_code == 200
+        assert client.get("/api/status", headers={"host": name, "authorization": "Bearer x"}).status_code == 401
+
+
+def test_a_token_on_this_machine_is_on_demand(ready):
+    assert door_of("127.0.0.1", token=False).token is None
+    with pytest.raises(ValueError, match=r"--no-token cannot be given with --host 0\.0\.0\.0"):
+        door_of("0.0.0.0", token=False)
+    client = TestClient(create_app(Site(ready, ready.status), Workers(1), door_of("::1", token=True)), base_url=HERE)
+    assert error_of(client.get("/api/status"), 401)
 
 
 def test_the_address_is_printed_with_its_token():
@@ -707,8 +749,13 @@ CALLED += ("POST /api/place/image", "POST /api/interpolate")
 @pytest.fixture(scope="module")
 def described(ready) -> dict[str, schemathesis.APIOperation]:
     """The calls as schemathesis reads them from the description."""
-    app = create_app(Site(ready, ready.status), Workers(1), Door("127.0.0.1", names=frozenset({"testserver"})))
-    schema = schemathesis.openapi.from_asgi("/api/openapi.json", app)
+    app = create_app(Site(ready, ready.status), Workers(1), Door("127.0.0.1"))
+
+    async def at_home(scope, receive, send):  # schemathesis asks for a host called testserver
+        headers = [(name, b"127.0.0.1" if name == b"host" else value) for name, value in scope.get("headers", [])]
+        await app(scope | {"headers": headers}, receive, send)
+
+    schema = schemathesis.openapi.from_asgi("/api/openapi.json", at_home)
     return {found.ok().label: found.ok() for found in schema.get_all_operations()}
 
 
@@ -842,16 +889,22 @@ def test_the_command_serves_until_it_is_interrupted(run):
         "--port",
         "0",
         "--no-open",
+        "--map",
+        "pca",
+        "--title",
+        "My digits",
     ]
     server = subprocess.Popen([*command, "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         line = next(line for line in server.stdout if "http://" in line)
         assert line.startswith(f"Exploring {run} at http://127.0.0.1:")
+        assert next(server.stdout).startswith("Every user of this machine can open it")
         address = line.split(" at ")[1].strip()
         status = httpx.get(address + "api/status").json()
-        assert (status["state"], status["title"], len(status["tree"]["nodes"])) == ("ready", "digits", 5)
-        assert httpx.get(address + "api/bundle").json()["n_samples"] == len(DIGITS.x_test)
+        assert (status["state"], status["title"], len(status["tree"]["nodes"])) == ("ready", "My digits", 5)
+        bundle = httpx.get(address + "api/bundle").json()
+        assert (bundle["n_samples"], bundle["map"]["method"]) == (len(DIGITS.x_test), "PCA")
         assert httpx.post(address + "api/walk", json={"sample": 3}).status_code == 200
     finally:
         server.send_signal(signal.SIGINT)
@@ -868,6 +921,7 @@ def test_the_command_says_what_is_missing(run, tmp_path_factory):
 
     empty = tmp_path_factory.mktemp("empty")
     assert "there is no run in" in said(str(empty), "--watch")
+    assert "map_method='tsne'" in said(str(run), "--watch", "--map", "tsne")
     assert "has no model.safetensors" in said(str(empty))
     (empty / "state-a.safetensors").write_bytes(b"")
     assert f"see it grow with: treevae explore {empty} --watch" in said(str(empty))

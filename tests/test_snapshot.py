@@ -16,9 +16,11 @@ from sklearn.datasets import load_digits
 from treevae import Tree, TreeVAE
 from treevae.model.elbo import TERMS
 from treevae.model.scoring import score_terms
+from treevae.view import facts
+from treevae.view.cards import FeatureCards
 from treevae.view.facts import DRAWS, LADDER
 from treevae.view.naming import by_class, by_marks, feature_marks, numbered, word_marks
-from treevae.view.snapshot import snapshot
+from treevae.view.snapshot import Snapshot, snapshot
 from treevae.view.splits import difference_image, word_rows
 from treevae.view.sprites import Sprites, png, reduced
 from treevae.view.standing import Standing, in_turn
@@ -419,3 +421,25 @@ def test_what_is_refused(model: TreeVAE) -> None:
     vectors = fitted(X.reshape(240, -1), Tree().split(0))
     with pytest.raises(ValueError, match="X has 64 features, but there are 2 names"):
         snapshot(vectors, X.reshape(240, -1), names=["a", "b"])
+
+
+def test_the_first_tree_has_its_leaves(bundle: dict) -> None:
+    assert (bundle["history"][0]["stage"], bundle["history"][0]["n_leaves"]) == ("first tree", 4)
+
+
+def test_smaller_bundles_do_not_compute_again(model: TreeVAE, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(facts, "history_rows", lambda model: asked.append("history") or [])
+    monkeypatch.setattr(facts, "nmi", lambda *given: asked.append("scores") or 0.5)
+    found = snapshot(model, X, Y, map_method="pca", max_bytes=30_000)
+    assert found.bundle["n_shown"] < 240
+    assert sorted(asked) == ["history", "scores"]
+    monkeypatch.setattr(Snapshot, "to_json", lambda self: pytest.fail("written again to be measured"))
+    assert found.n_bytes <= 30_000
+
+
+def test_cards_of_float32_keep_their_digits() -> None:
+    rows = (1000 + np.random.default_rng(0).normal(0, 0.05, (40_000, 2))).astype(np.float32)
+    cards, exact = FeatureCards.of(rows, ["a", "b"]), rows.astype(np.float64)
+    z = (exact[0] - exact.mean(0)) / exact.std(0)
+    assert [entry["z"] for entry in cards.card(rows[0], [0, 1])] == pytest.approx(z, abs=0.006)

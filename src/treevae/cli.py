@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from .cli_paper import paper
 from .recipes import RECIPES
+from .writing import write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,6 +63,13 @@ REPORT_HELP = "Other samples than those of RUN: a file, a folder or a data set, 
 SETS_HELP = "mnist, fashion, news20, omniglot, omniglot5, cifar10, cifar100, celeba or digits; by default all."
 DataPath = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that fit wrote, or its model.safetensors.")]
+Root = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies, if not where fit found it.")]
+Label = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
+]
+Title = Annotated[str | None, typer.Option(help="What stands above the page.")]
+Map = Annotated[str, typer.Option("--map", help="umap, pca, or auto: UMAP where umap-learn is installed.")]
+LOOKING = "Looking at the samples …"  # before what may take minutes
 Drop = Annotated[
     list[str] | None, typer.Option(metavar="COLUMN", help="Leave a column of a table out; may be repeated.")
 ]
@@ -108,6 +116,7 @@ def demo(
     if not any(path.suffix == ".png" for path in found.written):
         typer.echo("For the picture of the tree: pip install 'treevae[view]'")
     typer.echo(f"\nOpen in a browser: {found.written[-1].resolve().as_uri()}")
+    typer.echo(f"Next: treevae explore {out} opens it with the model behind it; treevae report {out} writes it anew.")
 
 
 @app.command()
@@ -281,9 +290,7 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
             folder.clear()
             for name in OUTPUTS:
                 (out / name).unlink(missing_ok=True)
-            part = out / (SETTINGS + ".part")
-            part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-            part.replace(out / SETTINGS)
+            write_whole(out / SETTINGS, json.dumps(settings, indent=2) + "\n")
         typer.echo(f"Read {_count(len(table.X), 'sample')} of shape {_times(table.X.shape[1:])} from {where}.")
         _fit_and_write(model, table, known, out, folder)
 
@@ -328,7 +335,8 @@ def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Pat
         typer.echo(how_to_go_on)
         raise typer.Exit(INTERRUPTED)
     folder.clear()
-    typer.echo(f"Next: treevae info {out}, or: treevae sample {out} -o samples.npy")
+    typer.echo(f"Next: treevae report {out} writes a page that shows the tree, treevae explore {out} opens it with the")
+    typer.echo(f"model behind it; or: treevae info {out}, treevae sample {out} -o samples.npy")
 
 
 @app.command()
@@ -488,17 +496,11 @@ def report(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page; by default report.html in RUN.")
     ] = None,
     data: Annotated[Path | None, typer.Option(metavar="DATA", help=REPORT_HELP)] = None,
-    root: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies, if not where fit found it.")
-    ] = None,
+    root: Root = None,
     drop: Drop = None,
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="What stands above the page.")] = None,
-    map_method: Annotated[
-        str, typer.Option("--map", help="umap, pca, or auto: UMAP where umap-learn is installed.")
-    ] = "auto",
+    label: Label = None,
+    title: Title = None,
+    map_method: Map = "auto",
 ) -> None:
     """Write one page, report.html, that shows a fitted model in a browser, without a network: to look at, to send.
 
@@ -518,7 +520,8 @@ def report(
     from .view.report import write_report
 
     subject = subject_of(model, run, data, root, drop, label)
-    shown = subject.snapshot(model, map_method=map_method, **({} if title is None else {"title": title}))
+    typer.echo(LOOKING)
+    shown = subject.snapshot(model, **_how(title, map_method))
     write_report(shown, out)
     about = shown.bundle
     typer.echo(
@@ -533,17 +536,19 @@ def report(
 def explore(
     run: RunPath,
     data: Annotated[Path | None, typer.Option(metavar="DATA", help=REPORT_HELP)] = None,
-    root: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies, if not where fit found it.")
-    ] = None,
+    root: Root = None,
     drop: Drop = None,
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
-    ] = None,
+    label: Label = None,
+    title: Title = None,
+    map_method: Map = "auto",
     host: Annotated[
         str, typer.Option(help="The address to listen on; other machines can only reach another, and need a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 is any that is free.")] = 8000,
+    token: Annotated[
+        bool | None,
+        typer.Option("--token/--no-token", help="Ask for a token, as always where other machines can connect."),
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show a run that is still training while its tree grows.")
     ] = False,
@@ -554,8 +559,8 @@ def explore(
     Generate samples from any node, place a sample of your own in the tree, walk a draw of the root through all leaves,
     go from one sample to another. The same calls answer in JSON; /api/openapi.json describes them.
 
-    Only this machine can reach it, unless --host says otherwise; the address that is printed then holds a token. Ctrl-C
-    ends it.
+    Only this machine can reach it, but every user of it, unless --token is given: the address that is printed then
+    holds a token. With another --host it always does. Ctrl-C ends it.
 
     \b
     Example:
@@ -572,31 +577,36 @@ def explore(
     from .serve.watching import finished
     from .serve.workers import Workers
     from .subject import subject_of
+    from .view.snapshot import map_of
 
     def prepare() -> Ready:
         model = _load(run)
-        return Ready.of_subject(model, subject_of(model, run, data, root, drop, label))
+        return Ready.of_subject(model, subject_of(model, run, data, root, drop, label), **_how(title, map_method))
 
     if watch and not _begun(run):
         raise FileNotFoundError(f"there is no run in {run} to watch; treevae fit -o {run} begins one")
     if not watch and _unfinished(run) and not (run / MODEL).exists():
         raise FileNotFoundError(f"the fit in {run} has not ended; see it grow with: treevae explore {run} --watch")
-    door, workers = door_of(host), Workers()
+    map_of(map_method)  # before the work, as the port
+    door, workers = door_of(host, token), Workers()
     with bind(host, port) as bound:  # before the work, so that a port in use is said at once
         grows = watch and run.is_dir() and not finished(run)
         if grows:
-            site = Site(None, Status(state="training", title=run.resolve().name))
+            site = Site(None, Status(state="training", title=title or run.resolve().name))
             watcher = Watch(site, run, prepare)
             watcher.look()
             watcher.start()
         else:
-            typer.echo("Looking at the samples …")
+            typer.echo(LOOKING)
             ready = prepare()
             site = Site(ready, ready.status)
         address = address_of(bound, door)
 
         def say() -> None:
-            typer.echo(f"{'Watching' if grows else 'Exploring'} {run} at {address}\nCtrl-C ends it.")
+            typer.echo(f"{'Watching' if grows else 'Exploring'} {run} at {address}")
+            if door.token is None:
+                typer.echo("Every user of this machine can open it; with --token only those who know the address.")
+            typer.echo("Ctrl-C ends it.")
             if browser:
                 open_browser(address)
 
@@ -604,6 +614,11 @@ def explore(
             serve(create_app(site, workers, door), bound, say)
         workers.close()
         typer.echo("Ended.")
+
+
+def _how(title: str | None, map_method: str) -> dict[str, Any]:
+    """What report and explore say about the page; without a title it has that of the samples."""
+    return {"map_method": map_method} | ({} if title is None else {"title": title})
 
 
 def _begun(run: Path) -> bool:

@@ -146,8 +146,9 @@ def show_table(
       treevae paper show sizes --scale 0.1 --markdown sizes.md
     """
     from .experiments.showing import as_latex, as_markdown, as_text, lines
-    from .experiments.store import Store, write_whole
+    from .experiments.store import Store
     from .experiments.tables import table_of
+    from .writing import write_whole
 
     chosen = table_of(table)
     found = lines(chosen, Store(results), scale)

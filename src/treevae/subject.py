@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .data import fashion_sample
-from .data.files import DataFileError, read, read_labels
+from .data.files import DataFileError, read
 from .data.sets import load
 from .recipes import RECIPES
 from .view.snapshot import Snapshot, snapshot
@@ -58,15 +58,16 @@ class Subject:
         return cls(data.x_test, "Fashion-MNIST, a sample", data.y_test, data.class_names)
 
     @classmethod
-    def of_file(cls, model: TreeVAE, path: Path, drop: Sequence[str], label: str | None) -> Subject:
-        """The samples of a file or folder; ``label`` names the column, or the array of an npz, with the classes."""
-        dropped = list(drop)
-        if label is not None and label not in dropped and path.suffix.lower() in (".csv", ".parquet"):
-            dropped.append(label)
-        table = read(path, dropped)
+    def of_file(
+        cls, model: TreeVAE, path: Path, drop: Sequence[str] | None, label: str | None, remembered: Sequence[str]
+    ) -> Subject:
+        """The samples of a file or folder; ``label`` names the column, or the array of an npz, with the classes.
+
+        Columns that the run remembers to have left out are left out again, where they are, unless ``drop`` says others.
+        """
+        table = read(path, drop or (), label, remembered if drop is None else ())
         X = table.frame if hasattr(model, "feature_names_in_") else table.X
-        y = None if label is None else read_labels(path, label, len(table.X))
-        return cls(X, path.stem or str(path), y, names=table.feature_names)
+        return cls(X, path.stem or str(path), table.labels, names=table.feature_names)
 
     def snapshot(self, model: TreeVAE, **how: Any) -> Snapshot:
         """The bundle of a model with these samples; ``how`` are further arguments of ``snapshot``."""
@@ -89,20 +90,40 @@ def subject_of(
 ) -> Subject:
     """The samples of a run: those it remembers, or others that ``data`` names, a file, a folder or a data set.
 
-    Of a data set, which is found below ``root``, the test samples are taken.
+    Of a data set, which is found below ``root``, the test samples are taken; they have no columns to drop or to name.
     """
-    if data is not None and str(data) not in RECIPES:
-        return Subject.of_file(model, data, drop or (), label)
-    named: dict[str, Any] = {"data": str(data), "found_at": "", "set": True}
-    settings = _remembered(run) if data is None else named
+    settings = _settings(run, data)
+    is_set = bool(settings.get("set") or settings.get(DEMO))
+    if wrong := [name for name, value in (("--drop", drop), ("--label", label)) if is_set and value]:
+        raise ValueError(
+            f"{' and '.join(wrong)} cannot be given with the data set {settings['data']}, which has no columns and "
+            "knows its own classes; leave it out"
+        )
+    if root is not None and not settings.get("set"):
+        raise ValueError(f"--root is for data sets: {', '.join(RECIPES)}; {settings['data']} is none of them")
     if settings.get(DEMO):
         return Subject.of_demo()
     if settings.get("set"):
         return Subject.of_set(load(settings["data"], root or settings["found_at"] or None))
+    if data is not None:
+        return Subject.of_file(model, data, drop, label, settings["drop"])
     path = next((path for name in ("found_at", "data") if (path := Path(settings[name])).exists()), None)
     if path is None:
         raise DataFileError(f"the samples of {run} are not at {settings['found_at']} any more; name them with --data")
-    return Subject.of_file(model, path, settings["drop"] if drop is None else drop, label)
+    return Subject.of_file(model, path, drop, label, settings["drop"])
+
+
+def _settings(run: Path, data: Path | None) -> dict[str, Any]:
+    """What the run remembers of its samples; or what is known of others, which may come without columns it left out."""
+    if data is None:
+        return _remembered(run)
+    if str(data) in RECIPES:
+        return {"data": str(data), "found_at": "", "drop": [], "set": True}
+    try:
+        drop = _remembered(run)["drop"]
+    except DataFileError:  # it remembers nothing
+        drop = []
+    return {"data": str(data), "found_at": "", "drop": drop}
 
 
 def _remembered(run: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ TABLES = (".csv", ".parquet")
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp")
 KEYS = ("X", "x", "x_train")  # of the samples in an npz with several arrays; the first that is there is taken
 UNNAMED = "Unnamed: 0"  # what pandas calls a first column without a name: often an index saved along
-NUMBERS = "fiub"  # numpy's kinds of types: floats, integers, truth values
+NUMBERS, TEXTS = "fiub", "U"  # numpy's kinds of types: floats, integers, truth values; letters
 LONGEST_HEADER = 1000  # characters; numpy writes 118 before an array of numbers
 SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, that a packed file may become
 MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds for one line
@@ -45,6 +45,7 @@ class Table:
     X: np.ndarray  # (n, features), or images as (n, h, w) or (n, h, w, 3)
     feature_names: tuple[str, ...] | None = None  # of csv and parquet
     sample_names: tuple[str, ...] | None = None  # of pictures: their paths below the folder
+    labels: np.ndarray | None = None  # (n,) whole numbers or texts, where a label was asked for
 
     @property
     def frame(self) -> Any:
@@ -56,7 +57,12 @@ class Table:
         return pandas.DataFrame(self.X, columns=list(self.feature_names))
 
 
-def read(path: str | os.PathLike[str], drop: Sequence[str] = ()) -> Table:
+def read(
+    path: str | os.PathLike[str],
+    drop: Sequence[str] = (),
+    label: str | None = None,
+    drop_if_there: Sequence[str] = (),
+) -> Table:
     """The samples in a file or a folder.
 
     Parameters
@@ -67,6 +73,10 @@ def read(path: str | os.PathLike[str], drop: Sequence[str] = ()) -> Table:
         paths, subfolders included, without transparency.
     drop
         Columns to leave out of a table.
+    label
+        What holds the samples' classes: a column of a table, which is left out of X, or an array of a .npz file.
+    drop_if_there
+        Columns to leave out of a table that has them.
 
     Raises
     ------
@@ -79,36 +89,41 @@ def read(path: str | os.PathLike[str], drop: Sequence[str] = ()) -> Table:
         raise DataFileError(f"there is no file or folder {path}")
     if drop and (path.is_dir() or kind not in TABLES):
         raise DataFileError(f"{path} has no named columns, so {', '.join(drop)} cannot be dropped; only tables have")
+    if label is not None and (path.is_dir() or kind not in (*TABLES, ".npz")):
+        raise DataFileError(f"{path} has no {label!r} for labels; only tables and .npz files can have labels in them")
     if path.is_dir():
         return _read_folder(path)
     if kind in ARRAYS:
-        return Table(_checked(_read_array(path), path))
+        y = None if label is None else _read_array(path, label)
+        X = _checked(_read_array(path), path)
+        return Table(X, labels=None if y is None else _labels(y, str(label), len(X), path))
     if kind in TABLES:
-        return _read_table(path, drop)
+        return _read_table(path, drop, label, drop_if_there)
     raise DataFileError(f"{path} has the ending {kind!r}. {READS}")
 
 
-def read_labels(path: str | os.PathLike[str], name: str, n: int) -> np.ndarray:
-    """The classes of n samples, (n,): the column of a table, or the array of a .npz file, of that name."""
-    path = Path(path)
-    kind = path.suffix.lower()
-    if kind == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            found = arrays.get(name)
-            known = list(arrays)
-    elif kind in TABLES:
-        import pandas
+def _labels(values: np.ndarray, label: str, n: int, path: Path) -> np.ndarray:
+    """The classes of n samples, (n,): whole numbers, or texts. Gaps would become a class of their own."""
+    if values.shape != (n,):
+        raise DataFileError(f"{label!r} in {path} has shape {values.shape}; labels of {n} samples must be ({n},)")
+    if values.dtype.kind in "iub":
+        return values
+    try:
+        texts = [None if is_missing(value) else str(value) for value in values.tolist()]
+        "".join(text or "" for text in texts).encode()
+    except (ValueError, SystemError) as error:  # numbers that stand for no letter
+        raise DataFileError(f"{label!r} in {path} is damaged: {error}; write it again") from error
+    if gaps := [i for i, text in enumerate(texts) if text is None]:
+        raise DataFileError(
+            f"{label!r} in {path} is missing for {len(gaps)} of {n} samples, first for sample {gaps[0]}; fill the "
+            "gaps, or remove those samples"
+        )
+    return np.array(texts)
 
-        frame = pandas.read_parquet(path) if kind == ".parquet" else _read_csv(path)
-        known = [str(column) for column in frame.columns]
-        found = frame[name].to_numpy() if name in frame.columns else None
-    else:
-        raise DataFileError(f"{path} has no labels in it; only tables and .npz files can have them")
-    if found is None:
-        raise DataFileError(f"{path} has no {name!r} for labels; it has {_quoted(known)}")
-    if found.shape != (n,):
-        raise DataFileError(f"{name!r} in {path} has shape {found.shape}; labels of {n} samples must be ({n},)")
-    return found if found.dtype.kind in "iub" else found.astype(str)
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is None, NaN, or what pandas has for them: all that is not surely equal to itself."""
+    return value is None or str(value == value) != "True"
 
 
 def _checked(X: np.ndarray, path: Path) -> np.ndarray:
@@ -128,32 +143,33 @@ def _checked(X: np.ndarray, path: Path) -> np.ndarray:
 # -- arrays -----------------------------------------------------------------------------------------------------
 
 
-def _read_array(path: Path) -> np.ndarray:
-    """The array of a .npy file, or the one of a .npz file that holds the samples."""
+def _read_array(path: Path, label: str | None = None) -> np.ndarray:
+    """The array of a .npy file, or the one of a .npz file that holds the samples or, if it is named, the labels."""
     try:
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
                 return _array(file, path.stat().st_size, path)
         with ZipFile(path) as zipped:
-            key = _key([name.removesuffix(".npy") for name in zipped.namelist()], path)
+            key = _key([name.removesuffix(".npy") for name in zipped.namelist()], path, label)
             member = zipped.getinfo(key if key in zipped.namelist() else f"{key}.npy")
             if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) or member.flag_bits & 0x1:  # encrypted
                 raise DataFileError(f"{path} is packed in a way that numpy does not write; write it with np.savez")
             with zipped.open(member) as file:
-                return _array(file, member.file_size, path)
+                return _array(file, member.file_size, path, NUMBERS if label is None else NUMBERS + TEXTS)
     except DataFileError:
         raise
     except (ValueError, EOFError, OSError, BadZipFile, NotImplementedError, zlib.error) as error:
         raise DataFileError(f"{path} is cut short or damaged: {error}; write it again") from error
 
 
-def _array(file: IO[bytes], size: int, path: Path) -> np.ndarray:
+def _array(file: IO[bytes], size: int, path: Path, kinds: str = NUMBERS) -> np.ndarray:
     """An array in numpy's format out of so many bytes; what they cannot hold is refused before there is room for it."""
     shape, dtype, columns_first = _header(file, path)
     if dtype.hasobject:
         raise DataFileError(f"{path} holds pickled Python objects; save plain numbers with np.save")
-    if dtype.kind not in NUMBERS:
-        raise DataFileError(f"{path} holds an array of dtype {dtype}; numbers are needed")
+    if dtype.kind not in kinds or not dtype.itemsize:
+        wanted = "numbers" if kinds == NUMBERS else "numbers or texts"
+        raise DataFileError(f"{path} holds an array of dtype {dtype}; {wanted} are needed")
     n_bytes = prod(shape) * dtype.itemsize
     if n_bytes > size:
         raise DataFileError(
@@ -206,8 +222,12 @@ def check_bomb(n_bytes: int, path: Path) -> None:
         )
 
 
-def _key(keys: list[str], path: Path) -> str:
-    """The name of the samples' array."""
+def _key(keys: list[str], path: Path, label: str | None) -> str:
+    """The name of the samples' array, or that of the labels'."""
+    if label is not None:
+        if label not in keys:
+            raise DataFileError(f"{path} has no {label!r} for labels; it has {_quoted(keys)}")
+        return label
     if len(keys) == 1:
         return keys[0]
     for key in KEYS:
@@ -222,8 +242,8 @@ def _key(keys: list[str], path: Path) -> str:
 # -- tables -----------------------------------------------------------------------------------------------------
 
 
-def _read_table(path: Path, drop: Sequence[str]) -> Table:
-    """The numbers and the column names of a csv or parquet file."""
+def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_there: Sequence[str]) -> Table:
+    """The numbers, the column names and the labels of a csv or parquet file."""
     try:
         frame = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
     except ImportError as error:
@@ -235,9 +255,13 @@ def _read_table(path: Path, drop: Sequence[str]) -> Table:
 
     named = all(isinstance(name, str) for name in frame.columns)
     frame.columns = [str(name) for name in frame.columns]
+    if label is not None and label not in frame.columns:
+        raise DataFileError(f"{path} has no {label!r} for labels; it has {_quoted(list(frame.columns))}")
     if unknown := [name for name in drop if name not in frame.columns]:
         raise DataFileError(f"{path} has no column {_quoted(unknown)} to drop; it has {_quoted(list(frame.columns))}")
-    frame = frame.drop(columns=list(drop)) if drop else frame
+    y = None if label is None else _labels(frame[label].to_numpy(), label, len(frame), path)
+    left_out = {*drop, *drop_if_there, label} & set(frame.columns)
+    frame = frame.drop(columns=list(left_out)) if left_out else frame
     if UNNAMED in frame.columns and np.array_equal(frame[UNNAMED], np.arange(len(frame))):
         raise DataFileError(
             f"the first column of {path} has no name and only counts the rows; leave it out with --drop {UNNAMED!r}"
@@ -252,7 +276,7 @@ def _read_table(path: Path, drop: Sequence[str]) -> Table:
     X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     if gaps := list(frame.columns[np.isnan(X).any(axis=0)]):
         raise DataFileError(f"{path} has missing values in {_quoted(gaps)}; fill them, or drop the rows or columns")
-    return Table(_checked(X, path), tuple(frame.columns) if named else None)
+    return Table(_checked(X, path), tuple(frame.columns) if named else None, labels=y)
 
 
 def _read_parquet(path: Path) -> Any:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..recipes import RECIPES
-from ..training.checkpoint import parsed, reason, restated, sync_folder
+from ..training.checkpoint import parsed
+from ..writing import write_whole
 from .cells import Cell, Job
 
 RUNNING = "running"  # the folder of the states
@@ -121,30 +122,6 @@ class Store:
         """Keep the state of a job that has failed; without one, the job does not count as started."""
         if _is_bare(self.folder / RUNNING / job.name):
             self.finish(job)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file and wait until it is on the disk. At every moment the whole file is there, or none of it.
-
-    Raises
-    ------
-    OSError
-        The file could not be written (full disk, read-only folder).
-    """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise restated(error, f"cannot write {path}: {reason(error)}") from error
-    sync_folder(path.parent)
 
 
 def wrong_with(record: dict[str, Any]) -> str:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..view.cards import feature_cards, word_cards
-from ..view.images import pixels_of, span_of
-from ..view.sprites import bytes_of, data_url, reduced
+from ..data.arrays import as_array
+from ..view.cards import each
+from ..view.images import pixels_of
+from ..view.shown import ShownSamples
+from ..view.sprites import bytes_of, data_url, on_white, reduced
 from ..view.walks import walk_draws, walk_samples
 from .messages import (
     Entry,
@@ -51,8 +53,7 @@ class Explorer:
     Parameters
     ----------
     model : fitted TreeVAE
-    X : array (n, ...)
-        The samples of the bundle, as in ``fit``.
+    X : samples of the bundle, as in ``fit``
     bundle : dict
         What :func:`~treevae.view.snapshot.snapshot` made of them: it says which of them are shown, and how.
     names : sequence of str, optional
@@ -64,7 +65,7 @@ class Explorer:
     def __init__(
         self,
         model: TreeVAE,
-        X: np.ndarray,
+        X: Any,
         bundle: dict[str, Any],
         names: Sequence[str] | None = None,
         vectorize: Vectorize | None = None,
@@ -72,14 +73,10 @@ class Explorer:
         known = names if names is not None else getattr(model, "feature_names_in_", None)
         self._model = copy.copy(model)
         self._model.__dict__.pop("feature_names_in_", None)  # samples come without names here
-        self.tree, self._form, self._kind, self._vectorize = model.tree_, model._form, bundle["kind"], vectorize
-        self._names = [f"feature {i}" for i in range(self._form.n_features)] if known is None else list(map(str, known))
-        self._samples = X[np.asarray(bundle["samples"]["row"], dtype=np.intp)]
-        self._span = span_of(X) if self._form.is_image else (0.0, 1.0)
-        if self._kind == "words":
-            self._frequency = (X > 0).mean(axis=0)
-        if self._kind == "table":
-            self._mean, self._spread = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+        seen = ShownSamples.of(self._model, np.asarray(as_array(X)), known, bundle["kind"])
+        self.tree, self._form, self._span, self._vectorize = model.tree_, seen.form, seen.span, vectorize
+        self._cards = None if seen.kind == "images" else seen.cards
+        self._samples = seen.take(bundle["samples"]["row"])
 
     @property
     def accepts(self) -> list[str]:
@@ -161,9 +158,8 @@ class Explorer:
             )
         k = int(chance.argmax())
         leaf = self.tree.leaves[k]
-        below = {
-            node: [self.tree.leaves.index(i) for i in self.tree.leaves_below(node)] for node in self.tree.path(leaf)
-        }
+        forks = [node for node in self.tree.path(leaf) if len(self.tree.children(node)) != 1]  # as the page has them
+        below = {node: [self.tree.leaves.index(i) for i in self.tree.leaves_below(node)] for node in forks}
         return Placed(
             leaf=leaf,
             cluster=k,
@@ -172,7 +168,7 @@ class Explorer:
                 Share(leaf=leaf, cluster=i, probability=float(chance[i])) for i, leaf in enumerate(self.tree.leaves)
             ],
             sample=self._pictures(x, field)[0],
-            reconstruction=self._pictures(again, field)[0],
+            reconstruction=self._pictures(again, field, like=x[0])[0],
         )
 
     def _shown(self, samples: np.ndarray, reach: np.ndarray) -> list[Shown]:
@@ -182,27 +178,18 @@ class Explorer:
             for k, (leaf, picture) in enumerate(zip(self.tree.leaves, self._pictures(samples, "sample"), strict=True))
         ]
 
-    def _pictures(self, samples: np.ndarray, field: str) -> list[Picture]:
-        """Samples in the form of X, to look at."""
-        matrix = self._form.to_matrix(samples)
-        if not np.isfinite(matrix).all():
+    def _pictures(self, samples: np.ndarray, field: str, like: np.ndarray | None = None) -> list[Picture]:
+        """Samples in the form of X, to look at; with the lines on their cards that the sample ``like`` has."""
+        if not np.isfinite(self._form.to_matrix(samples)).all():
             raise RefusedError(
                 f"{field}: the model's answer is beyond the range of its numbers; ask for something milder"
             )
-        if self._kind == "images":
-            pixels = _on_white(pixels_of(samples, self._form, self._span))
+        if self._cards is None:
+            pixels = on_white(pixels_of(samples, self._form, self._span))
             block = -(-max(self._form.shape[1:]) // LONGEST_SIDE)
             return [Picture(png=data_url(one)) for one in bytes_of(reduced(pixels, block))]
-        if self._kind == "words":
-            cards = word_cards(matrix, self._names, self._frequency, ON_CARD)
-        else:
-            cards = feature_cards(matrix, self._names, self._mean, self._spread, ON_CARD)
+        cards = each(self._cards, samples, ON_CARD, like)
         return [Picture(card=[Entry(**entry) for entry in card]) for card in cards]
-
-
-def _on_white(pixels: np.ndarray) -> np.ndarray:
-    """Pictures (n, h, w, 3 or 4) without transparency."""
-    return pixels if pixels.shape[3] == 3 else pixels[..., :3] * pixels[..., 3:] + 1 - pixels[..., 3:]
 
 
 def _listed(nodes: Sequence[int], most: int = 20) -> str:

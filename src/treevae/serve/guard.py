@@ -11,7 +11,6 @@ import hmac
 import ipaddress
 import json
 import re
-import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,34 +62,23 @@ class Door:
     host : str
         The address that the server listens on.
     token : str or None
-        What a client must know; None where only this machine can ask.
-    names : frozenset of str
-        Further names that the server answers to in the Host header.
+        What a client must know; None where this machine alone can ask, and every user of it may.
     """
 
     host: str
     token: str | None = None
-    names: frozenset[str] = frozenset()
     body_seconds: float = BODY_SECONDS
     held: int = field(default=0, init=False)  # bytes of all bodies that are arriving or being answered
 
     def allows(self, host: str) -> bool:
-        """Whether a Host header names this server.
+        """Whether a Host header may name this server.
 
         A page of another site can point a name of its own at this address (DNS rebinding), and its requests then carry
-        that name. They cannot carry an address in numbers.
+        that name, but neither one of this machine alone nor a token. So where a token is needed any name will do: the
+        machine may have many.
         """
         found = HOST.fullmatch(host.lower())
-        if found is None:
-            return False
-        name = found["v6"] or found["name"]
-        if name in LOCAL_NAMES or name in self.names:
-            return True
-        try:
-            address = ipaddress.ip_address(name)
-        except ValueError:
-            return not is_loopback(self.host) and name in (self.host.lower(), socket.gethostname().lower())
-        return address.is_loopback or not is_loopback(self.host)
+        return found is not None and (self.token is not None or is_loopback(found["v6"] or found["name"]))
 
     def check(self, scope: Message, headers: Headers, cookie: str) -> None:
         """Raise unless the request may come in."""

@@ -138,10 +138,10 @@ class Placed(BaseModel):
 
     leaf: Annotated[int, Field(description="The node of its most probable leaf.")]
     cluster: int
-    path: list[Step]
+    path: Annotated[list[Step], Field(description="From the root; nodes that have one child are passed over.")]
     leaves: list[Share]
     sample: Annotated[Picture, Field(description="The sample as the model saw it.")]
-    reconstruction: Picture
+    reconstruction: Annotated[Picture, Field(description="On a card it has the lines of the sample's.")]
 
 
 class Interpolated(BaseModel):

@@ -20,9 +20,11 @@ log = logging.getLogger("treevae")
 BACKLOG = 512  # connections that the system may hold before they are taken up
 
 
-def door_of(host: str) -> Door:
-    """Who may come in at an address: this machine freely, others with a token."""
-    return Door(host, None if is_loopback(host) else secrets.token_urlsafe(32))
+def door_of(host: str, token: bool | None = None) -> Door:
+    """Who may come in at an address: from this machine anybody, unless a token is asked for; others with a token."""
+    if token is False and not is_loopback(host):
+        raise ValueError(f"--no-token cannot be given with --host {host}, which other machines reach; leave it out")
+    return Door(host, secrets.token_urlsafe(32) if token or not is_loopback(host) else None)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
-import hashlib
 import json
 import logging
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..view.report import page
+from ..view.report import page, policy
 from .answers import Explorer
 from .messages import Status
 from .watching import finished, look, shape_of
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
     from ..subject import Subject
 
 LOOK_EVERY = 1.0  # seconds between two looks at a run in training
-INLINE = re.compile(r"<script(?: type=\"module\")?>(.*?)</script>", re.DOTALL)
+SELF = "'self'"
 log = logging.getLogger("treevae")
 
 
@@ -48,15 +43,8 @@ class Packed:
     @classmethod
     def html(cls, text: str) -> Packed:
         """A page that may run the scripts it holds and no others, and ask nobody but this server."""
-        hashes = [
-            base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in INLINE.findall(text)
-        ]
-        scripts = " ".join(f"'sha256-{value}'" for value in hashes)
-        policy = (
-            f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
-            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
-        return cls(text.encode(), "text/html; charset=utf-8", policy)
+        framed = "frame-ancestors 'none'"  # which a page cannot say of itself
+        return cls(text.encode(), "text/html; charset=utf-8", f"{policy(text, SELF)}; {framed}")
 
 
 @dataclass(frozen=True)
@@ -69,10 +57,10 @@ class Ready:
     status: Status
 
     @classmethod
-    def of_subject(cls, model: TreeVAE, subject: Subject) -> Ready:
-        """The page of a model and the samples it is shown with."""
-        bundle = subject.snapshot(model).bundle
-        return cls.of(Explorer(model, np.asarray(subject.X), bundle, subject.names, subject.vectorize), bundle)
+    def of_subject(cls, model: TreeVAE, subject: Subject, **how: Any) -> Ready:
+        """The page of a model and the samples it is shown with; ``how`` are further arguments of ``snapshot``."""
+        bundle = subject.snapshot(model, **how).bundle
+        return cls.of(Explorer(model, subject.X, bundle, subject.names, subject.vectorize), bundle)
 
     @classmethod
     def of(cls, explorer: Explorer, bundle: dict[str, Any]) -> Ready:

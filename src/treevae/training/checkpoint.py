@@ -6,7 +6,6 @@ import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +13,8 @@ from typing import Any, TypeVar
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+
+from ..writing import replacing
 
 FORMAT = 1  # raised when a file could no longer be read by older versions
 KEY = "treevae"  # of the JSON in the file's metadata
@@ -43,15 +44,8 @@ def write(path: str | os.PathLike[str], about: dict[str, Any], tensors: dict[str
     text = json.dumps({"format": FORMAT} | about)
     copies = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     part = path.with_name(path.name + ".part")
-    try:
+    with replacing(path, part):
         save_file(copies, part, {KEY: text, CHECKSUM: _checksum(text, copies)})
-        os.replace(part, path)
-    except OSError as error:
-        raise restated(error, f"cannot write {path}: {reason(error)}; a file that was there is as it was") from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 def save_file(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
@@ -64,28 +58,6 @@ def save_file(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, 
         file.write(save(tensors, metadata))
         file.flush()
         os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Wait until the names of a folder's files are on the disk, where the system can."""
-    with suppress(OSError):
-        folder = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def reason(error: OSError) -> str:
-    """What went wrong, without number and path."""
-    return error.strerror or (os.strerror(error.errno) if error.errno else str(error))
-
-
-def restated(error: OSError, message: str) -> OSError:
-    """An error of the same kind and number, with another message."""
-    again = type(error)(message)
-    again.errno = error.errno
-    return again
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

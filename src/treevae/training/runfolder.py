@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..writing import reason, restated, sync_folder
 from . import checkpoint
 from .checkpoint import ModelFileError
 
@@ -120,11 +121,11 @@ class RunFolder:
         try:
             if not self.path.is_dir():
                 self.path.mkdir(parents=True, exist_ok=True)
-                checkpoint.sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
         except OSError as error:
-            why = checkpoint.reason(error)
+            why = reason(error)
             message = f"cannot make the run's folder {self.path}: {why}; give a path where a folder can be made"
-            raise checkpoint.restated(error, message) from error
+            raise restated(error, message) from error
 
     # -- one at a time ------------------------------------------------------------------------------------------
 
@@ -261,7 +262,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise self._refused("remove the states in", error) from error
-        checkpoint.sync_folder(self.path)
+        sync_folder(self.path)
         self._newest = None
 
     def _paths(self) -> list[Path]:
@@ -278,7 +279,7 @@ class RunFolder:
             except ModelFileError as error:
                 broken[path] = str(error)
             except OSError as error:
-                broken[path] = f"{path} cannot be read: {checkpoint.reason(error)}"
+                broken[path] = f"{path} cannot be read: {reason(error)}"
         states.sort(key=lambda state: -state.number)
         self._newest = (states[0].number, states[0].path) if states else (0, None)
         return states, broken
@@ -293,7 +294,7 @@ class RunFolder:
             advice = "free some space (or raise the quota or the limit on file sizes), then start it again"
         elif error.errno in CLOSED:
             advice = "make the folder writable, or use another"
-        return checkpoint.restated(error, f"cannot {what} {self.path}: {checkpoint.reason(error)}. {kept}; {advice}")
+        return restated(error, f"cannot {what} {self.path}: {reason(error)}. {kept}; {advice}")
 
 
 def peek(path: str | os.PathLike[str]) -> tuple[int, dict[str, Any], float] | None:

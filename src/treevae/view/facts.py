@@ -15,7 +15,7 @@ from ..model.elbo import TERMS
 from ..model.scoring import score_terms
 from ..tree import Tree
 from . import naming
-from .cards import feature_cards, short, word_cards
+from .cards import each, short
 from .figures import flat_map
 from .shown import ShownClasses, ShownSamples
 from .splits import difference_image, feature_rows, split_means, word_rows
@@ -74,7 +74,7 @@ class Facts:
         self.class_names: list[str] | None = None
         self.y: np.ndarray | None = None
         if classes is not None:
-            self.class_names, self.y = classes.numbered()
+            self.class_names, self.y = classes.names, classes.numbers
         mark = {"words": naming.word_marks, "table": naming.feature_marks}.get(kind)
         self.marks = {} if mark is None else mark(self.tree, labels, samples.matrix, samples.names, ON_CARD)
         self.names = self._names(None if classes is None else classes.of_samples)
@@ -92,8 +92,8 @@ class Facts:
         shown = self._shown(most)
         self.map = "UMAP" if method == "umap" else "PCA"
         self.places = dict(zip(shown, self._places(shown, method, random_state), strict=True))
-        self.mean, self.spread = samples.matrix.mean(0), samples.matrix.std(0)
-        self.frequency = (samples.matrix > 0).mean(0)
+
+        self.scores, self.history = self._scores(), history_rows(model)
 
     # -- computing --------------------------------------------------------------------------------------------------
 
@@ -178,13 +178,13 @@ class Facts:
             "n_shown": len(shown),
             "n_features": samples.form.n_features,
             "features": [short(name) for name in samples.names[:MOST_NAMES]] if samples.named else None,
-            "classes": None if self.class_names is None else [short(name) for name in self.class_names],
-            "scores": self._scores(),
+            "classes": self.class_names,
+            "scores": self.scores,
             "groups": [list(self.tree.groups(k)) for k in range(1, len(self.tree.leaves) + 1)],
             **parts,
             "map": {"method": self.map, "of": "root embedding"},
             "sprites": None if sprites is None else sprites.to_dict(),
-            "history": history_rows(self.model),
+            "history": self.history,
             "parameters": _parameters(self.model),
             "live": False,
         }
@@ -245,9 +245,7 @@ class Facts:
         """Sprite numbers of images, cards of all else."""
         if sprites is not None:
             return sprites.add(self.samples.pixels(matrix))
-        if self.samples.kind == "words":
-            return word_cards(matrix, self.samples.names, self.frequency, ON_CARD)
-        return feature_cards(matrix, self.samples.names, self.mean, self.spread, ON_CARD)
+        return each(self.samples.cards, matrix, ON_CARD)
 
     def _all_leaves(self, amounts: Amounts, sprites: Sprites | None) -> list[dict[str, Any]]:
         """Draws of the root as every leaf shows them; keys of objects are the leaves' nodes."""
@@ -294,7 +292,8 @@ class Facts:
 
 def history_rows(model: TreeVAE) -> list[dict[str, Any]]:
     """The epochs of training, thinned evenly but for the ends of stages: stage, leaf, epoch, loss and its parts."""
-    rows, n_leaves = [], 1
+    trees = (Tree.from_json(event["tree"]) for event in model.history_ if event["event"] == "TreeChanged")
+    rows, n_leaves = [], len(next(trees, model.tree_).leaves)  # the first tree is told of after its epochs
     for event in model.history_:
         if event["event"] == "TreeChanged":
             n_leaves = len(Tree.from_json(event["tree"]).leaves)

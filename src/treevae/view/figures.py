@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CELL = 0.6  # width of a generated image, in inches
 NAME = 1.0  # width of the names beside rows
 MAPS = ("umap", "pca")
+NEIGHBOURS = 15  # of a sample on UMAP's map
 
 
 def generations(model: TreeVAE, n: int = 10, random_state: Any = 0) -> Figure:
@@ -101,7 +102,8 @@ def flat_map(embedding: np.ndarray, method: str, random_state: Any) -> np.ndarra
         from umap import UMAP
     except ImportError as error:
         raise ImportError("method='umap' needs umap-learn: pip install 'treevae[maps]'; or take 'pca'") from error
-    return UMAP(n_components=2, random_state=random_state, n_jobs=1).fit_transform(embedding)
+    near = min(NEIGHBOURS, len(embedding) - 1)  # UMAP would do the same, and warn of it
+    return UMAP(n_neighbors=near, n_components=2, random_state=random_state, n_jobs=1).fit_transform(embedding)
 
 
 def history(model: TreeVAE) -> Figure:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.arrays import as_array
+from ..data.files import is_missing
 from .branches import Layout
 from .canvas import need_matplotlib
 from .contrasts import leaf_attributes, leaf_words, main_classes, split_attributes, split_classes, split_words
@@ -169,10 +170,18 @@ def _at_least_1(name: str, n: Any) -> int:
 
 
 def named_classes(y: Any, class_names: Sequence[str] | None, n: int) -> np.ndarray:
-    """The name of each sample's class, (n,)."""
+    """The name of each sample's class, (n,); samples without one would become a class of their own."""
+    given = y if isinstance(y, list | tuple) else None  # numpy would make texts of NaN and None among texts
     y = np.asarray(as_array(y))
     if y.shape != (n,):
         raise ValueError(f"y has shape {y.shape}; with {n} samples in X it must be ({n},)")
+    if y.dtype.kind not in "iubU" or given is not None:
+        missing = [i for i, value in enumerate(y.tolist() if given is None else given) if is_missing(value)]
+        if missing:
+            raise ValueError(
+                f"y is missing for {len(missing)} of {n} samples, first for sample {missing[0]}; fill the gaps, or "
+                "leave those samples out of X and y"
+            )
     if class_names is None:
         return y.astype(str)
     if y.dtype.kind not in "iub" or y.min() < 0 or y.max() >= len(class_names):

@@ -6,6 +6,8 @@ after those it imports, without their import and export words; so all names that
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import os
@@ -15,9 +17,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from .snapshot import Snapshot, write_whole
+from ..writing import write_whole
+from .snapshot import Snapshot
 
 ENTRY = "main.js"
+INLINE = re.compile(r"<script(?: type=\"module\")?>(.*?)</script>", re.DOTALL)  # not those that hold data
 IMPORT = re.compile(r"""^import\s[^;]*?from\s+["']\./([\w-]+\.js)["'];[ \t]*\n""", re.MULTILINE)
 EXPORT = re.compile(r"^export\s+(?=(?:async\s+)?(?:function|class|const|let)\b)", re.MULTILINE)
 
@@ -33,13 +37,24 @@ def page(bundle: dict[str, Any]) -> str:
     """The HTML of a page that shows a bundle; one that is ``live`` may call the server it came from, nobody else."""
     parts = {
         "title": html.escape(bundle["title"]),
-        "connect": "'self'" if bundle["live"] else "'none'",
+        "policy": "{{policy}}",  # comes last, since it names the scripts
         "style": _text("style.css"),
         "d3": f"/*\n{_text('vendor/d3.LICENSE')}*/\n{_text('vendor/d3.min.js')}",
         "script": script(),
         "bundle": embedded(bundle),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _text("index.html"))
+    text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _text("index.html"))
+    return text.replace("{{policy}}", policy(text, "'self'" if bundle["live"] else "'none'"), 1)
+
+
+def policy(text: str, connect: str) -> str:
+    """The Content-Security-Policy of a page: it runs its own scripts and no others, and asks nobody but ``connect``."""
+    digests = (hashlib.sha256(script.encode()).digest() for script in INLINE.findall(text))
+    scripts = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
 
 
 def embedded(bundle: dict[str, Any]) -> str:

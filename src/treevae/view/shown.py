@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..data.arrays import InputForm, as_array
+from .cards import Cards, FeatureCards, WordCards, apart
 from .images import pixels_of, span_of
+from .plots import named_classes
 
 if TYPE_CHECKING:
     from ..estimator import TreeVAE
@@ -53,6 +56,11 @@ class ShownSamples:
         """How many there are."""
         return len(self.matrix)
 
+    @cached_property
+    def cards(self) -> Cards:
+        """Makes cards of samples that are no pictures."""
+        return (WordCards if self.kind == "words" else FeatureCards).of(self.matrix, self.names)
+
     def take(self, rows: Sequence[int] | np.ndarray) -> Any:
         """Some samples as the model takes them."""
         rows = np.asarray(rows, dtype=np.intp)
@@ -67,15 +75,20 @@ class ShownSamples:
 
 @dataclass(frozen=True)
 class ShownClasses:
-    """The class of each sample, by name."""
+    """The class of each sample."""
 
-    of_samples: np.ndarray
-    names: Sequence[str] | None  # in their order, where it is known
+    names: list[str]  # short, no two the same; in their order, or else in that of the alphabet
+    numbers: np.ndarray  # (n,) the position of each sample's
 
-    def numbered(self) -> tuple[list[str], np.ndarray]:
-        """The names, in their order or else in that of the alphabet, and the position of each sample's."""
-        found, at = np.unique(self.of_samples, return_inverse=True)
-        if self.names is None:
-            return found.tolist(), at
-        order = [str(name) for name in self.names]
-        return order, np.array([order.index(name) for name in found.tolist()])[at]
+    @classmethod
+    def of(cls, y: Any, class_names: Sequence[str] | None, n: int) -> ShownClasses:
+        """The classes y of n samples; class k is called ``class_names[k]`` or, without them, as y says."""
+        if class_names is not None:
+            return cls(apart(class_names), named_classes(y, [str(k) for k in range(len(class_names))], n).astype(int))
+        names, numbers = np.unique(named_classes(y, None, n), return_inverse=True)
+        return cls(apart(names.tolist()), numbers)
+
+    @property
+    def of_samples(self) -> np.ndarray:
+        """The name of each sample's class."""
+        return np.array(self.names)[self.numbers]

@@ -6,12 +6,13 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..writing import write_whole
 from .facts import LADDER, ROWS_OF_SPLIT, Facts
-from .plots import named_classes
 from .shown import ShownClasses, ShownSamples
 from .splits import attribute_rows
 
@@ -32,7 +33,7 @@ class Snapshot:
         """The bundle as one line of JSON."""
         return json.dumps(self.bundle, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
-    @property
+    @cached_property
     def n_bytes(self) -> int:
         """The size of the JSON in bytes."""
         return len(self.to_json().encode())
@@ -40,13 +41,6 @@ class Snapshot:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON; the file is there whole, or not at all."""
         write_whole(Path(path), self.to_json())
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file that is never seen half written."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def snapshot(
@@ -94,8 +88,8 @@ def snapshot(
         Of the choice of samples, the generated ones and the map.
     """
     samples = ShownSamples.of(model, X, names, kind)
-    classes = None if y is None else ShownClasses(named_classes(y, class_names, samples.n), class_names)
-    facts = Facts(model, samples, classes, random_state, _map_method(map_method))
+    classes = None if y is None else ShownClasses.of(y, class_names, samples.n)
+    facts = Facts(model, samples, classes, random_state, map_of(map_method))
     about = (
         None
         if attributes is None
@@ -111,7 +105,8 @@ def snapshot(
     )
 
 
-def _map_method(method: str) -> str:
+def map_of(method: str) -> str:
+    """How the map is made: UMAP or PCA; raises if ``method`` is none of those that can be asked for."""
     if method not in MAPS:
         raise ValueError(f"map_method={method!r}; allowed are {', '.join(map(repr, MAPS))}")
     if method == "auto":

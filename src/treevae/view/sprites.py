@@ -34,9 +34,7 @@ class Sprites:
     def add(self, images: np.ndarray) -> list[int]:
         """The numbers of new tiles; images are (n, height, width, 3 or 4) in [0, 1], transparent ones lie on white."""
         first = len(self._tiles)
-        if images.shape[3] == 4:
-            images = images[..., :3] * images[..., 3:] + 1 - images[..., 3:]
-        self._tiles.extend(bytes_of(reduced(images, self._block)))
+        self._tiles.extend(bytes_of(reduced(on_white(images), self._block)))
         return list(range(first, len(self._tiles)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,6 +57,11 @@ class Sprites:
             y, x = i // COLUMNS * height, i % COLUMNS * width
             sheet[y : y + height, x : x + width] = tile
         return data_url(sheet)
+
+
+def on_white(images: np.ndarray) -> np.ndarray:
+    """Pictures (n, h, w, 3 or 4) without transparency."""
+    return images if images.shape[3] == 3 else images[..., :3] * images[..., 3:] + 1 - images[..., 3:]
 
 
 def reduced(images: np.ndarray, block: int) -> np.ndarray:
