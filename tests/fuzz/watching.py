@@ -2,7 +2,7 @@
 
 A process gets 1 GiB of address space above what it had after reading a valid file, and 5 seconds for each file, of a
 processor's time where the machine is busy, but no more than a minute. Every file is a function of (seed, loader,
-number), so a finding can be made again from these three.
+number), but for the times of training that stand in models and states, so a finding can be made again from these three.
 """
 
 import ctypes
