@@ -90,6 +90,44 @@ def test_the_list_of_data_sets_does_not_unpack_a_bomb_to_its_end(tmp_path: Path,
     assert download.content_md5(tmp_path / "x.gz") == hashlib.md5(bytes(MB)).hexdigest()  # of its beginning
 
 
+def test_one_long_label_does_not_make_room_for_all(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b,kind\n1,2," + "k" * 10**6 + "\n" + "3,4,m\n" * 1500)
+    with refused("more than 200 times as much", 200):
+        read(tmp_path / "x.csv", ["kind"], label="kind")
+
+
+def test_short_rows_that_end_in_carriage_returns(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(",".join(f"c{i}" for i in range(10_000)).encode() + b"\n" + b"1\r" * 20_000)
+    with refused("have fewer fields"):
+        read(tmp_path / "x.csv")
+
+
+def test_a_text_that_stands_in_many_rows_of_a_parquet_file_is_kept_once(tmp_path: Path) -> None:
+    long = "x" * 900_000
+    pandas.DataFrame({"a": range(500), "b": [long] * 500}).to_parquet(tmp_path / "x.parquet")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with refused("not numbers|no numbers|is not a number|hold numbers"):
+        read(tmp_path / "x.parquet")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024  # kB; 450 MB unless shared
+
+
+def test_columns_of_lists(tmp_path: Path) -> None:
+    pandas.DataFrame({"a": [[1, 2], [3]]}).to_parquet(tmp_path / "x.parquet")
+    with refused("lists or records"):
+        read(tmp_path / "x.parquet")
+
+
+def test_a_picture_of_very_many_scans(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    made = io.BytesIO()
+    Image.new("L", (64, 64)).save(made, "JPEG", progressive=True)
+    whole = made.getvalue()
+    first = whole.rindex(b"\xff\xda")
+    (tmp_path / "a" / "x.jpg").write_bytes(whole[:first] + whole[first:-2] * 200 + whole[-2:])
+    with refused("scans, more than 100"):
+        read(tmp_path / "a")
+
+
 # -- CIFAR's pickles ------------------------------------------------------------------------------------------------
 
 
@@ -111,6 +149,24 @@ def doubling(first: bytes, join: bytes, levels: int = 60) -> bytes:
         pytest.param(b"I" + b"9" * 5000 + b"\n.", id="a number of 5,000 digits"),
         pytest.param(b"(" * 10**5 + b".", id="marks alone"),
         pytest.param(b"", id="nothing"),
+        pytest.param(
+            b"c_codecs\nencode\n0X"
+            + struct.pack("<I", 10**5)
+            + b"a" * 10**5
+            + b"U\x06latin1\x86q\x02c_codecs\nencode\nq\x01"
+            + b"h\x01h\x02R" * 2000
+            + b".",
+            id="one text, encoded again and again",
+        ),
+        pytest.param(
+            b"cnumpy.core.multiarray\n_reconstruct\n)R(K\x01(\x8b"
+            + struct.pack("<i", 20_000)
+            + b"\x7f" * 20_000
+            + b"q\x01"
+            + b"h\x01" * 5_000
+            + b"tcnumpy\ndtype\nU\x02u1\x85R\x89C\x00tb.",
+            id="an array with 5,000 sides of 20,000 bytes",
+        ),
     ],
 )
 def test_wicked_pickles(tmp_path: Path, content: bytes) -> None:
@@ -542,6 +598,8 @@ CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)
         {"scores_percent": {"ACC": "high"}},
         {"scores_percent": {"ACC": {"mean": 1}}},
         {"scores_percent": [1, 2]},
+        {"scores_percent": {"ACC": 10**400}},
+        {"elbo": {"ELBO": float("nan")}},
         {"elbo": {"ELBO": [1]}},
         {"likelihood": {"ll_paper": {"mean": "x"}}},
         {"leaf_attributes_percent": {"a": "bc"}},

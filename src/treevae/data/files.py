@@ -30,6 +30,7 @@ MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds f
 LARGEST_PICTURE = 1 << 24  # pixels
 LARGEST_FILE = 1 << 28  # bytes of a picture's file
 FORMATS = ("PNG", "JPEG", "BMP")  # of Pillow, which would also start other programs for some of its others
+MOST_SCANS = 100  # of a JPEG; a progressive one has about ten
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
 INSTALL = "Install what reads it: pip install 'treevae[files]'"
 
@@ -118,6 +119,9 @@ def _labels(values: np.ndarray, label: str, n: int, path: Path) -> np.ndarray:
             f"{label!r} in {path} is missing for {len(gaps)} of {n} samples, first for sample {gaps[0]}; fill the "
             "gaps, or remove those samples"
         )
+    check_bomb(
+        4 * len(texts) * max((len(text) for text in texts if text), default=0), path
+    )  # numpy gives every text the longest one's room
     return np.array(texts)
 
 
@@ -283,13 +287,18 @@ def _read_parquet(path: Path) -> Any:
     """A pandas frame, if the file's own list of contents is not that of a bomb."""
     import pandas
     from pyarrow.parquet import ParquetFile
+    from pyarrow.types import is_nested, is_primitive
 
     with ParquetFile(path) as file:
         about = file.metadata
         cells = about.num_rows * about.num_columns
         check_bomb(max(8 * cells, sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))), path)
+        columns = list(file.schema_arrow)
+    if nested := [column.name for column in columns if is_nested(column.type)]:
+        raise DataFileError(f"{path} has a column {nested[0]!r} of lists or records; give every number a column")
+    texts = [column.name for column in columns if not is_primitive(column.type)]
     try:
-        return pandas.read_parquet(path)
+        return pandas.read_parquet(path, read_dictionary=texts)  # a text that stands in many rows is kept once
     except (ImportError, ValueError, OSError):
         raise
     except Exception as error:  # pandas trusts the notes that it left in such files, and stumbles over others
@@ -334,7 +343,7 @@ def _check_short_rows(path: Path, n_columns: int) -> None:
     size = path.stat().st_size
     if 8 * n_columns * size < SMALL:  # a row has a byte at least, a cell takes 8
         return
-    with path.open("rb") as file:
+    with path.open(encoding="latin-1") as file:  # lines end as pandas has it: \n, \r or both
         n_rows = sum(1 for line in file if line.strip())
     if n_rows * (n_columns - 1) > size:  # not even a comma for each
         raise DataFileError(f"{path} has {n_columns:,} columns, but most of its {n_rows:,} lines have fewer fields")
@@ -400,6 +409,12 @@ def _read_picture(file: Path) -> np.ndarray:
         return np.asarray(ImageOps.exif_transpose(image).convert("L" if grey else "RGB"))
 
 
+def check_scans(data: bytes) -> None:
+    """Raise ValueError for a JPEG with very many scans: each goes over the whole picture, and needs but a few bytes."""
+    if (scans := data.count(b"\xff\xda")) > MOST_SCANS and data.startswith(b"\xff\xd8"):
+        raise ValueError(f"it has {scans} scans, more than {MOST_SCANS}")
+
+
 @contextmanager
 def opened(reader: Any, file: Path) -> Iterator[Any]:
     """A Pillow image, not decoded yet; what is wrong with it, then or while it is decoded, is raised as DataFileError.
@@ -409,7 +424,9 @@ def opened(reader: Any, file: Path) -> Iterator[Any]:
     try:
         if (size := file.stat().st_size) > LARGEST_FILE:
             raise DataFileError(f"{file} has {size:,} bytes, more than a picture of {LARGEST_PICTURE:,} pixels needs")
-        content = BytesIO(file.read_bytes())  # Pillow asks a file for as much as it claims, and memory for as much
+        data = file.read_bytes()  # Pillow asks a file for as much as it claims, and memory for as much
+        check_scans(data)
+        content = BytesIO(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", reader.DecompressionBombWarning)  # refused below, long before it is one
             image = reader.open(content, formats=FORMATS)

@@ -20,6 +20,7 @@ OLD_STRINGS = {"STRING", "BINSTRING", "SHORT_BINSTRING"}  # Python 2's, which ar
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 EMPTY = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 PUTS, GETS = {"PUT", "BINPUT", "LONG_BINPUT"}, {"GET", "BINGET", "LONG_BINGET"}
+MOST_SIDES = 4  # of an array
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 ARRAY, KIND, ENCODE, NDARRAY = "_reconstruct", "dtype", "encode", "ndarray"
@@ -59,7 +60,7 @@ def read_pickle(content: bytes) -> Any:
     ValueError
         It is damaged, or holds something else.
     """
-    machine = _Machine()
+    machine = _Machine(len(content))
     try:
         for opcode, argument, _ in pickletools.genops(content):
             machine.do(opcode.name, argument)
@@ -70,9 +71,10 @@ def read_pickle(content: bytes) -> Any:
 
 
 class _Machine:
-    """The stack, the marks on it and the memory of a pickle in progress."""
+    """The stack, the marks on it and the memory of a pickle in progress, which has room for so many encoded bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int) -> None:
+        self._room = room
         self.stack: list[Any] = []
         self._marks: list[int] = []
         self._memory: dict[int, Any] = {}
@@ -114,6 +116,9 @@ class _Machine:
             stack.append(_Name(" ".join(self._taken(len(stack) - 2))))
         elif name == "REDUCE":
             stack.append(_made(*self._taken(len(stack) - 2)))
+            self._room -= len(stack[-1]) if type(stack[-1]) is bytes else 0
+            if self._room < 0:
+                raise ValueError("it makes more bytes than it has")
         elif name == "BUILD":
             state = stack.pop()
             _fill(stack[-1], state)
@@ -171,7 +176,8 @@ def _fill(made: Any, state: Any) -> None:
     _, shape, kind, columns_first, content = state
     if type(kind) is not _Kind or type(content) is not bytes:
         raise ValueError("it holds an array of something else than bytes")
-    if not all(type(side) is int and side >= 0 for side in shape) or prod(shape) != len(content):
+    few = type(shape) is tuple and len(shape) <= MOST_SIDES  # and each short: the product of others takes long
+    if not few or not all(type(n) is int and 0 <= n < 1 << 31 for n in shape) or prod(shape) != len(content):
         raise ValueError("it has an array that is not as long as its shape says")
     made.values = np.frombuffer(content, np.uint8).reshape(shape, order="F" if columns_first else "C")
 

@@ -19,6 +19,7 @@ from .cells import Cell, Job
 RUNNING = "running"  # the folder of the states
 JOB = "job.json"
 MOST_SCALE = 1e6  # of a schedule
+LARGEST_NUMBER = 1e300  # that a record may have
 IDENTITY = ("data", "method", "settings", "scale", "seed")
 
 
@@ -132,14 +133,19 @@ def wrong_with(record: dict[str, Any]) -> str:
             return f"its {name} are no JSON object"
         of_means = name == "likelihood"  # whose bounds have a mean and its error
         inner = [one.get("mean") if of_means and isinstance(one, dict) else one for one in group.values()]
-        if not all(one is None or type(one) in (int, float) for one in inner):
+        if not all(one is None or _is_number(one) for one in inner):
             return f"its {name} are not all numbers"
     attributes = record.get("leaf_attributes_percent") or {}
     if not isinstance(attributes, dict) or not all(
-        isinstance(row, list) and all(type(one) in (int, float) for one in row) for row in attributes.values()
+        isinstance(row, list) and all(_is_number(one) for one in row) for row in attributes.values()
     ):
         return "its leaf_attributes_percent are not rows of numbers"
     return "" if isinstance(record.get("note", ""), str | None) else "its note is no text"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a finite number that a float can hold."""
+    return type(value) in (int, float) and abs(value) < LARGEST_NUMBER
 
 
 def _checked_cell(cell: Cell) -> Cell:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..data.arrays import InputForm
+from ..data.files import check_scans
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 MOST_BYTES = 8 << 20
@@ -65,6 +66,7 @@ def read_picture(data: bytes, form: InputForm, span: tuple[float, float], invert
 def _decode(data: bytes, size: tuple[int, int], mode: str) -> np.ndarray:
     from PIL import Image, ImageOps
 
+    check_scans(data)
     with Image.open(BytesIO(data), formats=FORMATS) as image:
         if image.width * image.height > MOST_PIXELS:
             raise PictureError(
