@@ -403,6 +403,10 @@ ARCHIVES = {
     "device": (tar_of(member("a", type=tarfile.CHRTYPE)), "is a link, a device"),
     "large": (header_of(tarfile.REGTYPE, 600), "more than 536,870,912 bytes"),
     "sparse map of nonsense": (tar_of(member("a", pax_headers={"GNU.sparse.map": "0,x"})), "is no archive"),
+    "notes without end": (
+        tar_of(*(member(str(i), pax_headers={"comment": "c" * 10**6}) for i in range(40))),
+        "is no archive",
+    ),
     "size of nonsense": (tar_of(member("a", size=9, pax_headers={"GNU.sparse.size": "x"})), "is no archive|a link"),
     "long name": (header_of(tarfile.GNUTYPE_LONGNAME, 30), "a header of"),
     "long notes": (header_of(tarfile.XHDTYPE, 30), "a header of"),

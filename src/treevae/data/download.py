@@ -22,6 +22,7 @@ LARGEST = 1 << 29  # bytes that any published file or archive may hold once it i
 MOST_MEMBERS = 100_000  # of an archive; the largest has 20,000
 UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, NotImplementedError)
 ENCRYPTED = 0x1  # among the flags of a zip's member
+MOST_NOTES = 1 << 24  # bytes that the notes of all members may take in a tar file
 LONGEST_HEADER = 1 << 20  # bytes that a member's name and notes may take in a tar file
 
 
@@ -150,7 +151,7 @@ def _unpack(file: Path) -> Path:
                 zipped.extractall(folder)
         else:
             with _opened_tar(file) as tarred:
-                _check_members(folder, map(_tar_member, tarred), file)
+                _check_members(folder, _tar_members(tarred), file)
             with _opened_tar(file) as tarred:
                 tarred.extractall(folder, filter="data")
     except (*UNREADABLE, ValueError) as error:
@@ -188,6 +189,16 @@ Member = tuple[str, int, bool]  # name, bytes, whether it is something else than
 def _zip_member(member: zipfile.ZipInfo) -> Member:
     plain = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not member.flag_bits & ENCRYPTED
     return member.filename, member.file_size, not plain or not member.filename  # without a name it cannot be written
+
+
+def _tar_members(tarred: tarfile.TarFile) -> Iterator[Member]:
+    """The members, as long as their notes, all of which are kept in memory, are not too many."""
+    notes = 0
+    for member in tarred:
+        notes += sum(len(name) + len(value) for name, value in member.pax_headers.items())
+        if notes > MOST_NOTES:
+            raise tarfile.ReadError(f"headers of more than {MOST_NOTES:,} bytes")
+        yield _tar_member(member)
 
 
 def _tar_member(member: tarfile.TarInfo) -> Member:
