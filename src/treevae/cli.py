@@ -67,6 +67,7 @@ Root = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where a data 
 Label = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
 ]
+OtherData = Annotated[Path | None, typer.Option("--data", metavar="DATA", help=REPORT_HELP)]
 Title = Annotated[str | None, typer.Option(help="What stands above the page.")]
 Map = Annotated[str, typer.Option("--map", help="umap, pca, or auto: UMAP where umap-learn is installed.")]
 LOOKING = "Looking at the samples …"  # before what may take minutes
@@ -495,7 +496,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page; by default report.html in RUN.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DATA", help=REPORT_HELP)] = None,
+    data: OtherData = None,
     root: Root = None,
     drop: Drop = None,
     label: Label = None,
@@ -535,7 +536,7 @@ def report(
 @app.command()
 def explore(
     run: RunPath,
-    data: Annotated[Path | None, typer.Option(metavar="DATA", help=REPORT_HELP)] = None,
+    data: OtherData = None,
     root: Root = None,
     drop: Drop = None,
     label: Label = None,

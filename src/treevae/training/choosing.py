@@ -103,10 +103,11 @@ def tree_loss(module: TreeVAEModule, samples: Samples, kl_weight: float, seed: i
     return float(evaluate(WholeTree(module, samples), samples, kl_weight, seed)[0])
 
 
-def removal_costs(module: TreeVAEModule, samples: Samples, kl_weight: float, seed: int) -> dict[int, float]:
+def removal_costs(
+    module: TreeVAEModule, samples: Samples, loss: float, kl_weight: float, seed: int
+) -> dict[int, float]:
     """For each leaf whose sibling is a leaf: how much the loss rises when the sibling takes its samples, untrained."""
-    tree, loss = module.tree, tree_loss(module, samples, kl_weight, seed)
-    costs = {}
+    tree, costs = module.tree, {}
     for parent in (node for level in tree.levels for node in level):
         children = tree.children(parent)
         if len(children) == 2 and all(tree.is_leaf(child) for child in children):
@@ -121,7 +122,9 @@ def best_mend(module: TreeVAEModule, gains: Mapping[int, float], costs: Mapping[
     """The leaf to remove and the leaf to split instead that gain most together; None when nothing gains."""
     tree, best, choice = module.tree, 0.0, None
     for removed, cost in costs.items():
-        siblings = tree.children(tree.path(removed)[-2])
+        parent = tree.parent(removed)
+        assert parent is not None
+        siblings = tree.children(parent)
         for split, gain in gains.items():
             if split not in siblings and gain - cost > best:
                 best, choice = gain - cost, (removed, split)

@@ -143,18 +143,21 @@ class Growth:
 
     def _choose_mend(self, samples: Samples) -> Iterator[Event]:
         """Remove a leaf and split another one, if together they seem to gain; else go on to the final stage."""
-        _, leaves = splittable(self.module, samples, self.plan)
-        if self.repairs < self.plan.repairs and self._try_untried(leaves):
+        if self.repairs == self.plan.repairs:
+            self.phase = "final"
             return
-        gains, seed = {leaf: self.gains[leaf] for leaf in leaves if leaf in self.gains}, self._seed()
-        costs = removal_costs(self.module, samples, self._kl_weight, seed) if gains else {}
-        choice = best_mend(self.module, gains, costs) if self.repairs < self.plan.repairs else None
+        _, leaves = splittable(self.module, samples, self.plan)
+        if self._try_untried(leaves):
+            return
+        gains = {leaf: self.gains[leaf] for leaf in leaves}
+        loss = tree_loss(self.module, samples, self._kl_weight, EVALUATION_SEED)
+        costs = removal_costs(self.module, samples, loss, self._kl_weight, EVALUATION_SEED)
+        choice = best_mend(self.module, gains, costs)
         if choice is None:
             self.phase = "final"
             return
-        loss = tree_loss(self.module, samples, self._kl_weight, EVALUATION_SEED)
-        self.mend = Mend(*choice, TreeVAEModule.of([(self.module, 0)]), loss)
         removed, split = choice
+        self.mend = Mend(removed, split, TreeVAEModule.of([(self.module, 0)]), loss)
         self.module.prune(removed)
         yield TreeChanged(self.module, self.module.tree)
         yield from self._split(split, leaves)
