@@ -1,10 +1,10 @@
 """What lowers the spread over seeds? Candidates and the rules by which one is kept, the choice of the leaf, repairs.
 
-    python benchmarks/spread.py fashion --root DATA [--epochs 38] [--seeds 10] [--only NAME ...] [--tensorflow]
+    python benchmarks/spread.py fashion --root DATA [--epochs 38] [--seeds 10] [--only NAME …] [--framework NAME]
 
 Ten seeds side by side for each setting; labels are used for the scores alone. Every setting is a line of the file, and
-one that is there already is left out, so that a run that was stopped goes on. With --tensorflow the norms and the first
-weights are those of the paper's own runs (see tensorflow_settings.py).
+one that is there already is left out, so that a run that was stopped goes on. Where candidates were compared, the line
+also has what every rule says of each, and how much each tells of the classes, in nats: so one run judges all rules.
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+import torch
 from sklearn.exceptions import ConvergenceWarning
-from tensorflow_settings import set_glorot, set_norms
+from torch import Tensor
 
-from treevae.training.plan import CANDIDATE_RULES, Plan  # imports no kernels, which take the norms in
+from treevae import TreeVAE
+from treevae.data import load
+from treevae.experiments.records import elbo_terms, name_of, scores, versions
+from treevae.model.stack import FRAMEWORKS
+from treevae.training import choosing, growing
+from treevae.training.events import CandidatesCompared
+from treevae.training.objectives import Objective
+from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
+from treevae.training.samples import Samples
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -33,44 +43,81 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+def information(right: Tensor, classes: Tensor) -> list[float]:
+    """I(side; class) of each candidate, in nats, from the probability (candidate, sample) of going right."""
+    sides = (right > 0.5).double()
+    of_class = torch.nn.functional.one_hot(classes).double()
+    joint = torch.stack([sides @ of_class, (1 - sides) @ of_class], 1) / len(classes)  # (candidate, side, class)
+    entropy = [torch.special.entr(part).flatten(1).sum(1) for part in (joint.sum(2), joint.sum(1), joint)]
+    return (entropy[0] + entropy[1] - entropy[2]).tolist()
+
+
+class Watched:
+    """Stands in for the comparison of candidates, and notes what all rules say."""
+
+    def __init__(self, classes: np.ndarray) -> None:
+        self._classes, self.found = torch.from_numpy(classes), list[dict[str, Any]]()
+
+    def __call__(
+        self, objective: Objective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
+    ) -> CandidatesCompared:
+        compared = choosing.compare(objective, samples, stage, leaf, seed, plan)
+        by_weight = {"loss": stage.kl_weight(stage.epochs - 1), "elbo": 1.0}
+        known = "elbo" if plan.candidate_rule in ("elbo", "held_out") else "loss"  # what its losses are
+        (other,) = by_weight.keys() - {known}
+        right = objective.right()
+        rows = torch.arange(right.shape[1])  # a first tree is asked of all samples, also where it was trained on some
+        if len(rows) == objective.n_samples[0]:
+            rows = objective.rows(rows)
+        self.found.append(
+            {
+                "leaf": leaf,
+                "samples": right.shape[1],
+                "smaller": compared.smaller_shares,
+                "information": information(right.cpu(), self._classes[rows]),
+                known: compared.losses,
+                other: choosing.evaluate(objective, samples, by_weight[other], seed).tolist(),
+                "confidence": choosing._sureness(right).tolist(),
+                "agreement": choosing._agreement(right).tolist(),
+            }
+        )
+        return compared
+
+
+class Planned(TreeVAE):
+    """A TreeVAE whose plan has other rules."""
+
+    changes: ClassVar[dict[str, Any]] = {}
+
+    def _plan(self, n_samples: int) -> Plan:
+        return replace(super()._plan(n_samples), **self.changes)
+
+
 def main() -> None:
     """Fit what is missing; print and write each as it is done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", choices=("mnist", "fashion"))
+    parser.add_argument("data", choices=("digits", "mnist", "fashion"))
     parser.add_argument("--root", type=Path, help="where the data sets lie; by default what $TREEVAE_DATA says")
     parser.add_argument("--epochs", type=int, default=38, help="of a growth stage; 150 is the paper's schedule")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), metavar="NAME", help="some of the settings")
-    parser.add_argument("--tensorflow", action="store_true")
+    parser.add_argument("--framework", choices=list(FRAMEWORKS), default="torch", help="whose norms and first weights")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    if given.tensorflow:
-        set_norms(1e-3, 0.99)
-        set_glorot()
-    from treevae import TreeVAE
-    from treevae.data import load
-    from treevae.experiments.records import elbo_terms, name_of, scores, versions
-
-    class Planned(TreeVAE):
-        """A TreeVAE whose plan has other rules."""
-
-        changes: ClassVar[dict[str, Any]] = {}
-
-        def _plan(self, n_samples: int) -> Plan:
-            return replace(super()._plan(n_samples), **self.changes)
-
     out = given.out or Path(__file__).parent / "results" / f"spread-{given.data}.jsonl"
     data = load(given.data, given.root)
+    assert data.y_train is not None
     assert data.y_test is not None
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     for name in given.only or SETTINGS:
-        about = {"setting": name, **{key: vars(given)[key] for key in ("data", "epochs", "seeds", "tensorflow")}}
+        about = {"setting": name, **{key: vars(given)[key] for key in ("data", "epochs", "seeds", "framework")}}
         if any(about.items() <= line.items() for line in done):
             continue
         started = time.perf_counter()
         Planned.changes = SETTINGS[name]
-        model = Planned.recipe(given.data, epochs=given.epochs, verbose=True)
+        growing.compare = watched = Watched(data.y_train)
+        model = Planned.recipe(given.data, epochs=given.epochs, framework=given.framework, verbose=True)
         models = model.fit_seeds(data.x_train, range(given.seeds))
         seconds = time.perf_counter() - started
         found = [
@@ -85,6 +132,7 @@ def main() -> None:
             "device": name_of(device),
             "versions": versions(),
             "runs": found,
+            "compared": watched.found,
         }
         with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -10,40 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from torch import nn
+from sklearn.exceptions import ConvergenceWarning
 
-
-def set_norms(epsilon: float, momentum: float) -> None:
-    """Give every norm these settings. Kernels take them in when they are imported, so this must come first."""
-    if "treevae.model.kernels" in sys.modules:
-        raise RuntimeError("the kernels are imported already; set the norms before")
-    from treevae.model import cpu
-
-    cpu.NORM_EPSILON, cpu.NORM_MOMENTUM = epsilon, 1 - momentum  # torch counts momentum the other way round
-
-
-def set_glorot() -> None:
-    """Draw weights as TensorFlow does: U(±sqrt(6 / (fan_in + fan_out))), and no biases."""
-    from treevae.model import convolutions, stack
-
-    def uniform(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> nn.Parameter:
-        if len(shape) == 2 or shape[1] == 1:
-            return nn.Parameter(torch.zeros(*shape))
-        _, *sizes = shape  # of one node: (in, out), or (one, side, side, other), or (one, other, side, side)
-        window = sizes[2] ** 2 if len(sizes) == 4 else 1
-        one, other = sizes[0], math.prod(sizes) // (sizes[0] * window)
-        bound = math.sqrt(6 / ((one + other) * window))
-        return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound, generator=generator))
-
-    stack.uniform = uniform
-    convolutions.uniform = uniform
+from treevae import TreeVAE
+from treevae.data import load
+from treevae.experiments.records import elbo_terms, name_of, scores, versions
+from treevae.model.stack import FRAMEWORKS, Framework
 
 
 def main() -> None:
@@ -58,19 +33,11 @@ def main() -> None:
     parser.add_argument("--glorot", action="store_true")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tensorflow_settings.jsonl")
     given = parser.parse_args()
-    set_norms(given.epsilon, given.momentum)
-    if given.glorot:
-        set_glorot()
-    from sklearn.exceptions import ConvergenceWarning
-
-    from treevae import TreeVAE
-    from treevae.data import load
-    from treevae.experiments.records import elbo_terms, name_of, scores, versions
-
+    FRAMEWORKS["given here"] = Framework(given.epsilon, given.momentum, given.glorot)
     warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     data = load(given.data, given.root)
     assert data.y_test is not None
-    model = TreeVAE.recipe(given.data)
+    model = TreeVAE.recipe(given.data, framework="given here")
     model.set_params(epochs=max(1, round(model.epochs * given.scale)), verbose=True)
     for seed, one in enumerate(model.fit_seeds(data.x_train, range(given.seeds))):
         about = {name: vars(given)[name] for name in ("data", "scale", "epsilon", "momentum", "glorot")}

@@ -55,6 +55,8 @@ def test_the_readmes_table_is_the_recorded_run():
 )
 def test_the_tables_of_results_are_the_recorded_runs(label, name):
     runs = list(Store(ROOT / "results").seeds(METHODS["treevae"].cell(name, {}, 1.0, 0)).values())
+    if name == "cifar10":  # of an earlier recipe, as both pages say
+        runs = [json.loads((ROOT / "benchmarks" / "results" / "cifar10-torch.json").read_text())]
     assert all({"command", "device", "versions", "parameters", "stages", "tree"} <= set(run) for run in runs)
 
     def shown(values: list[float], digits: int) -> str:

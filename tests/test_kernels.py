@@ -32,9 +32,11 @@ from treevae.model.kernels import (
     weigh,
 )
 from treevae.model.layout import RowSums
+from treevae.model.stack import FRAMEWORKS
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
+TORCHS = FRAMEWORKS["torch"].norms
 BFLOAT16_ROUNDING = 2**-7 if INTERPRETED else 2**-8  # the interpreter cuts bits off instead of rounding them
 
 RESAMPLED = {  # a layer, the size it reads, and what torch has for it
@@ -98,14 +100,15 @@ class TestKernels:
         ("n", "rows", "f"),
         [(2, 7, 1), (1, 2, 3), (3, 130, 8), (2, 257, 40), (1, 33, 288), (2, 2500, 3), (1, 11000, 17)],
     )
-    def test_norm_leaky(self, n, rows, f):
+    @pytest.mark.parametrize("norms", [framework.norms for framework in FRAMEWORKS.values()])
+    def test_norm_leaky(self, n, rows, f, norms):
         x = draw(n, rows, f) * (0.5 + draw(n, 1, f).sigmoid()) + 3 * draw(n, 1, f)
         weight, bias = draw(n, f, seed=1), draw(n, f, seed=2)
         beside = {}
 
         def norm(x, weight, bias):
             stats = draw(n, f, seed=3).to(x), draw(n, f, seed=4).exp().to(x)
-            y = norm_leaky(x, weight, bias, *stats)
+            y = norm_leaky(x, weight, bias, *stats, *norms)
             beside[x.dtype] = y.detach(), *stats
             return y * y.abs()  # no gradient at the kink, where rounding decides on the side
 
@@ -117,7 +120,7 @@ class TestKernels:
     def test_variance_survives_a_large_mean(self, rows):
         x = (1000 + 0.1 * draw(1, rows, 4)).to(DEVICE)
         stats = torch.zeros(1, 4, device=DEVICE), torch.zeros(1, 4, device=DEVICE)
-        y = norm_leaky(x, torch.ones_like(stats[0]), torch.zeros_like(stats[0]), *stats)
+        y = norm_leaky(x, torch.ones_like(stats[0]), torch.zeros_like(stats[0]), *stats, *TORCHS)
         torch.testing.assert_close(stats[1].double(), 0.1 * x.double().var(1), rtol=1e-3, atol=0)
         centred = torch.where(y > 0, y, y / kernels.LEAKY_SLOPE)
         torch.testing.assert_close(centred.var(1, correction=0), torch.ones_like(stats[0]), rtol=2e-3, atol=0)
@@ -125,7 +128,7 @@ class TestKernels:
     def test_norm_leaky_takes_any_layout(self):
         stats = torch.zeros(2, 3, device=DEVICE), torch.ones(2, 3, device=DEVICE)
         agree(
-            lambda x, w, b: norm_leaky(x.transpose(0, 1), w, b, *(s.to(x) for s in stats)).sum(1),
+            lambda x, w, b: norm_leaky(x.transpose(0, 1), w, b, *(s.to(x) for s in stats), *TORCHS).sum(1),
             draw(9, 2, 3),
             draw(2, 3),
             draw(2, 3, seed=1),
@@ -160,7 +163,7 @@ class TestKernels:
         for dtype in (torch.bfloat16, torch.float32):
             inputs = [x.to(dtype).requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
             stats = draw(n, f, seed=3).to(DEVICE), draw(n, f, seed=4).exp().to(DEVICE)
-            y = kernels._NormLeaky.apply(*inputs, *stats)  # the interpreter has no CUDA tensors to choose it by
+            y = kernels._NormLeaky.apply(*inputs, *stats, *TORCHS)  # the interpreter has no CUDA tensors to choose by
             assert y.dtype == dtype
             dx, *others = torch.autograd.grad(y, inputs, dy.to(dtype))
             assert dx.dtype == dtype
@@ -369,7 +372,7 @@ class TestKernels:
         tree, place = torch.zeros(2, dtype=torch.int32, device="cuda"), torch.arange(2, device="cuda").int()
 
         def work():
-            y = norm_leaky(x, weight, bias, torch.zeros_like(bias), torch.ones_like(bias))
+            y = norm_leaky(x, weight, bias, torch.zeros_like(bias), torch.ones_like(bias), *TORCHS)
             z, kl = posterior(heads, y, noise(seeds, step, tree, place, 3000, 4))
             return torch.autograd.grad(z.square().sum() + kl.sum(), (x, heads))
 
@@ -405,7 +408,7 @@ def test_kernels_in_the_interpreter():
 def test_cpu_tensors_take_the_plain_path():
     x = draw(2, 5, 3).requires_grad_()
     assert not fused(x)
-    y = norm_leaky(x, torch.ones(2, 3), torch.zeros(2, 3), torch.zeros(2, 3), torch.ones(2, 3))
+    y = norm_leaky(x, torch.ones(2, 3), torch.zeros(2, 3), torch.zeros(2, 3), torch.ones(2, 3), *TORCHS)
     assert "NormLeaky" not in str(y.grad_fn)
     assert posterior(draw(2, 5, 6), None, draw(2, 5, 3))[0].shape == (2, 5, 3)
 
@@ -483,12 +486,13 @@ def test_bands_of_a_resampling_are_narrow_both_ways(name):
         assert torch.equal(product, matrix)
 
 
-def test_gradients_of_the_twins():
+@pytest.mark.parametrize("norms", [framework.norms for framework in FRAMEWORKS.values()])
+def test_gradients_of_the_twins(norms):
     def double(*shape, seed=0):
         return draw(*shape, seed=seed, dtype=torch.float64).requires_grad_()
 
     def norm(x, weight, bias):
-        return norm_leaky(x, weight, bias, torch.zeros(2, 3).double(), torch.ones(2, 3).double())
+        return norm_leaky(x, weight, bias, torch.zeros(2, 3).double(), torch.ones(2, 3).double(), *norms)
 
     table, nodes, routers, leaves = forest([2, 1], 4)
     z, rows = double(2, 3, 2, seed=9).detach(), RowSums([[0, 2], [1], []], 3).double()
@@ -516,7 +520,8 @@ def test_weigh_of_a_tree_by_hand():
     torch.testing.assert_close(terms, torch.tensor([0.3 * -13 + 0.7 * -11, 5.0, 0.3 * 2 + 0.7 * 3, 7.0]))
 
 
-def test_the_plain_norm_is_torchs():
+@pytest.mark.parametrize("norms", [framework.norms for framework in FRAMEWORKS.values()])
+def test_the_plain_norm_is_torchs(norms):
     """Values, gradients and running statistics of F.batch_norm and F.leaky_relu."""
     n, rows, f = 2, 9, 3
     x, weight, bias = (
@@ -527,9 +532,10 @@ def test_the_plain_norm_is_torchs():
     def torchs(x, weight, bias):
         flat = x.transpose(0, 1).reshape(rows, n * f)
         mean, var = (part.view(-1) for part in statistics[1])
-        normed = F.batch_norm(flat, mean, var, weight.view(-1), bias.view(-1), True)
+        epsilon, momentum = norms
+        normed = F.batch_norm(flat, mean, var, weight.view(-1), bias.view(-1), True, 1 - momentum, epsilon)
         return F.leaky_relu(normed, kernels.LEAKY_SLOPE).view(rows, n, f).transpose(0, 1)
 
-    ours = run(lambda *inputs: norm_leaky(*inputs, *statistics[0]), [x, weight, bias])
+    ours = run(lambda *inputs: norm_leaky(*inputs, *statistics[0], *norms), [x, weight, bias])
     for mine, theirs in zip(ours + statistics[0], run(torchs, [x, weight, bias]) + statistics[1], strict=True):
         torch.testing.assert_close(mine, theirs)

@@ -77,6 +77,7 @@ def test_the_vaes_elbo_is_the_textbooks():
     vae = VAE(latent_dim=3, epochs=4, random_state=0, **QUICK).fit(X)
     module, x = vae.model_.module_, torch.from_numpy(X.reshape(400, -1))
     assert module.bottom_up.d_dims == (128,)  # the encoder's output, no step between
+    torch.manual_seed(0)
     (head, decoder) = (module.nodes.rows()[kind].popitem()[1][0] for kind in ("dense", "decoder"))
     with torch.no_grad():
         mean, raw = head(module.bottom_up.encoder(x[None])).chunk(2, -1)

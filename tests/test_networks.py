@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from treevae.model.convolutions import Conv, ConvTransposed, Norm, Resampled, ResnetBlock
 from treevae.model.networks import Architecture, BottomUp, make_decoder, make_encoder
-from treevae.model.stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack
+from treevae.model.stack import FRAMEWORKS, Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, layers_of
 
 LAYERS = (Linear, Dense, Conv, ConvTransposed, Conv2d, ConvTranspose2d, Resampled, ResnetBlock)
 N, BATCH = 2, 3
@@ -156,21 +156,30 @@ def test_only_heads_have_a_bias_and_all_weights_the_shapes_of_the_table(name):
 
 
 @EACH
-def test_first_weights_are_drawn_as_torchs_layers_draw_theirs(name):
-    """U(-b, b) with b = 1 / sqrt(fan in); a transposed convolution counts its outputs."""
-    for network in (
-        make_encoder(architecture(name), N, generator())[0],
-        make_decoder(architecture(name), N, 1, generator()),
-    ):
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_first_weights_are_drawn_as_the_frameworks_layers_draw_theirs(name, framework):
+    """U(-b, b): torch has b = 1 / sqrt(fan in), where a transposed convolution counts its outputs; Glorot both fans."""
+    with layers_of(framework):
+        networks = (
+            make_encoder(architecture(name), N, generator())[0],
+            make_decoder(architecture(name), N, 1, generator()),
+        )
+    for network in networks:
         for part in network.modules():
             match part:
-                case Conv() | ConvTransposed() | Conv2d() | ConvTranspose2d():
-                    fan_in = part.weight[0, 0].numel()
+                case Conv() | ConvTransposed():
+                    weight = part.weight.permute(0, 1, 4, 2, 3)
+                case Conv2d() | ConvTranspose2d():
+                    weight = part.weight
                 case Linear():
-                    fan_in = part.weight.shape[1]
+                    weight = part.weight.mT
                 case _:
                     continue
-            bound, largest = fan_in**-0.5, part.weight.abs().max().item()
+            fan_in, fan_out = nn.init._calculate_fan_in_and_fan_out(weight[0])
+            bound = fan_in**-0.5 if framework == "torch" else (6 / (fan_in + fan_out)) ** 0.5
+            largest = part.weight.abs().max().item()
+            if framework == "tensorflow" and getattr(part, "bias", None) is not None:
+                assert not part.bias.any()
             assert largest <= bound
             assert largest > 0.9 * bound
             assert abs(part.weight.mean()) < 4 * bound / (3 * part.weight.numel()) ** 0.5

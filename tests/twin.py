@@ -48,7 +48,8 @@ def plain(stack: nn.Module, row: int) -> nn.Module:
 
     def norm(own: NormLeaky, layer: type) -> list[nn.Module]:
         values = {k: getattr(own, k) for k in ("weight", "bias", "running_mean", "running_var")}
-        return [copied(layer(own.weight.shape[1]), **values), nn.LeakyReLU(0.3)]
+        epsilon, momentum = own.framework.norms
+        return [copied(layer(own.weight.shape[1], epsilon, 1 - momentum), **values), nn.LeakyReLU(0.3)]
 
     match stack:
         case Linear():

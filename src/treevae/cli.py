@@ -134,6 +134,9 @@ def fit(
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layers.")] = 128,
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
     network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp, cnn, deep_cnn or resnet.")] = "auto",
+    framework: Annotated[
+        str, typer.Option(help="Whose norms and first weights the layers have: torch or tensorflow.")
+    ] = "torch",
     leaf_rule: Annotated[
         str, typer.Option(help="Which leaf to split next: samples, reconstruction, elbo or gain.")
     ] = "samples",
@@ -197,6 +200,7 @@ def fit(
         "hidden_dim": hidden_dim,
         "likelihood": likelihood,
         "network": network,
+        "framework": framework,
         "leaf_rule": leaf_rule,
         "n_init": n_init,
         "augment": None if augment == "none" else augment,

@@ -27,6 +27,7 @@ from .model.likelihoods import LIKELIHOODS
 from .model.module import TreeVAEModule, weight_shapes
 from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
 from .model.scoring import score_terms
+from .model.stack import FRAMEWORKS
 from .recipes import RECIPES
 from .training import checkpoint as files
 from .training.events import EpochEnded
@@ -79,6 +80,10 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         Encoder and decoders. "auto" takes "cnn" for images and "mlp" for vectors. The others are the paper's too:
         "deep_mlp" for bag-of-words vectors, "deep_cnn" for 28 x 28 drawings (Omniglot) and "resnet" for photographs
         (CIFAR, CelebA), which wants a GPU.
+    framework : {"torch", "tensorflow"}, default="torch"
+        Whose norms and first weights the layers have: torch's (epsilon 1e-5, momentum 0.9, uniform weights), or those
+        of TensorFlow (1e-3, 0.99, Glorot's weights), in which the paper's own runs were made. With a momentum of 0.99 a
+        stage needs some 500 steps before what it learnt is used.
     tree : Tree, default=None
         A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
     leaf_rule : {"samples", "reconstruction", "elbo", "gain"}, default="samples"
@@ -160,6 +165,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         router_layers: int = 2,
         likelihood: str = "auto",
         network: str = "auto",
+        framework: str = "torch",
         tree: Tree | None = None,
         leaf_rule: str = "samples",
         n_init: int = 1,
@@ -181,6 +187,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         self.router_layers = router_layers
         self.likelihood = likelihood
         self.network = network
+        self.framework = framework
         self.tree = tree
         self.leaf_rule = leaf_rule
         self.n_init = n_init
@@ -684,6 +691,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             int(self.transformation_layers),
             int(self.router_layers),
             self._n_projections(),
+            self.framework,
         )
 
     def _n_projections(self) -> int:
@@ -705,6 +713,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         for name, allowed in (
             ("likelihood", ("auto", *LIKELIHOODS)),
             ("network", ("auto", *NETWORKS)),
+            ("framework", FRAMEWORKS),
             ("leaf_rule", LEAF_RULES),
             ("contrastive_loss", VARIANTS),
         ):

@@ -39,6 +39,7 @@ OF_LATENTS = (
     "hidden_dim",
     "max_depth",
     "network",
+    "framework",
     "likelihood",
     "augment",
     "contrastive_weight",

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import kernels
-from .cpu import LEAKY_SLOPE, NORM_EPSILON, NORM_MOMENTUM
-from .stack import NodeStack, NormLeaky, uniform
+from .cpu import LEAKY_SLOPE
+from .stack import NodeStack, NormLeaky, first_biases, first_weights
 
 Images = list[Tensor]
 N_LANES = 8
@@ -89,9 +89,10 @@ class Conv(NodeStack):
         head: bool = False,
     ) -> None:
         super().__init__(n)
-        fan_in = n_in * side**2
-        self.weight = uniform((n, n_out, side, side, n_in), fan_in, generator)  # innermost as a convolution reads it
-        self.bias = uniform((n, n_out), fan_in, generator) if head else None
+        fans = n_in * side**2, n_out * side**2
+        shape = n, n_out, side, side, n_in  # innermost as a convolution reads it
+        self.weight = first_weights(shape, *fans, generator)
+        self.bias = first_biases((n, n_out), fans[0], generator) if head else None
         self.stride, self.padding, self.scale = stride, padding, scale
 
     def forward(self, images: Images) -> Images:
@@ -108,7 +109,8 @@ class ConvTransposed(NodeStack):
 
     def __init__(self, n: int, n_in: int, n_out: int, side: int, generator: torch.Generator, extra: int = 0) -> None:
         super().__init__(n)
-        self.weight = uniform((n, n_in, side, side, n_out), n_out * side**2, generator)  # torch's fan_in here
+        fans = n_out * side**2, n_in * side**2  # the other way round, as torch counts
+        self.weight = first_weights((n, n_in, side, side, n_out), *fans, generator)
         self.extra = extra
 
     def forward(self, images: Images) -> Images:
@@ -129,9 +131,11 @@ class Norm(NormLeaky):
     def _one(self, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         if self.training and kernels.fused_images(x):
             rows = x.permute(0, 2, 3, 1)
-            y = kernels.norm_leaky(rows.reshape(1, -1, x.shape[1]), weight[None], bias[None], mean[None], var[None])
+            own = weight[None], bias[None], mean[None], var[None], *self.framework.norms
+            y = kernels.norm_leaky(rows.reshape(1, -1, x.shape[1]), *own)
             return y.view(rows.shape).permute(0, 3, 1, 2)
-        y = F.batch_norm(x, mean, var, weight, bias, self.training, NORM_MOMENTUM, NORM_EPSILON)
+        epsilon, momentum = self.framework.norms
+        y = F.batch_norm(x, mean, var, weight, bias, self.training, 1 - momentum, epsilon)  # torch counts what is new
         return F.leaky_relu(y, LEAKY_SLOPE)
 
 

@@ -17,8 +17,6 @@ from torch import Tensor
 from torch.autograd import Function
 
 LEAKY_SLOPE = 0.3
-NORM_EPSILON = 1e-5
-NORM_MOMENTUM = 0.1
 
 
 class _Linear(Function):
@@ -38,46 +36,48 @@ class _Linear(Function):
         return dx, torch.bmm(x.mT, dy), dy.sum(1, keepdim=True) if ctx.biased else None
 
 
-def _norm(x: Tensor, weight: Tensor, bias: Tensor, y: Tensor) -> Tensor:
+def _norm(x: Tensor, weight: Tensor, bias: Tensor, y: Tensor, epsilon: float) -> Tensor:
     """Norm and leaky of x (series, row), written into y: mean and variance of each series, (2, series)."""
     mean = x.mean(1, keepdim=True)
     torch.sub(x, mean, out=y)
     var = torch.linalg.vector_norm(y, dim=1, keepdim=True).square_().div_(x.shape[1])
-    y.mul_(weight[:, None] * (var + NORM_EPSILON).rsqrt_()).add_(bias[:, None])
+    y.mul_(weight[:, None] * (var + epsilon).rsqrt_()).add_(bias[:, None])
     F.leaky_relu_(y, LEAKY_SLOPE)
     return torch.cat([mean, var], 1).T
 
 
-def _norm_gradients(dy: Tensor, x: Tensor, y: Tensor, weight: Tensor, stats: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _norm_gradients(
+    dy: Tensor, x: Tensor, y: Tensor, weight: Tensor, stats: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, weight and bias in :func:`_norm`."""
     g = torch.ops.aten.leaky_relu_backward(dy, y, LEAKY_SLOPE, True)
-    given = g[None], x[None], weight, None, None, stats[0], (stats[1] + NORM_EPSILON).rsqrt_()
-    dx, dweight, dbias = torch.ops.aten.native_batch_norm_backward(*given, True, NORM_EPSILON, (True, True, True))
+    given = g[None], x[None], weight, None, None, stats[0], (stats[1] + epsilon).rsqrt_()
+    dx, dweight, dbias = torch.ops.aten.native_batch_norm_backward(*given, True, epsilon, (True, True, True))
     return dx[0], dweight, dbias
 
 
 class _NormLeaky(Function):
     @staticmethod
-    def forward(ctx, x, weight, bias):
-        y = torch.empty_like(x)
-        stats = _norm(x, weight, bias, y)
+    def forward(ctx, x, weight, bias, epsilon):
+        y, ctx.epsilon = torch.empty_like(x), epsilon
+        stats = _norm(x, weight, bias, y, epsilon)
         ctx.save_for_backward(x, y, weight, stats)
         ctx.mark_non_differentiable(stats)
         return y, stats
 
     @staticmethod
     def backward(ctx, dy, _):
-        return _norm_gradients(dy, *ctx.saved_tensors)
+        return *_norm_gradients(dy, *ctx.saved_tensors, ctx.epsilon), None
 
 
 @torch.no_grad()
-def follow(running_mean: Tensor, running_var: Tensor, stats: Tensor, rows: int) -> None:
-    """Move running statistics towards the mean and variance (2, …) of a batch of so many rows."""
+def follow(running_mean: Tensor, running_var: Tensor, stats: Tensor, rows: int, momentum: float) -> None:
+    """Move running statistics towards the mean and variance (2, …) of a batch of so many rows, keeping a part."""
     if rows < 2:
         raise ValueError("batch norm needs more than one row in training")
     mean, var = stats.view(2, *running_mean.shape)
-    running_mean.lerp_(mean, NORM_MOMENTUM)
-    running_var.lerp_(var * (rows / (rows - 1)), NORM_MOMENTUM)
+    running_mean.lerp_(mean, 1 - momentum)
+    running_var.lerp_(var * (rows / (rows - 1)), 1 - momentum)
 
 
 def _overlaps(images: Tensor, cols: Tensor, padding: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
@@ -117,7 +117,7 @@ class _Upward(Function):
     """A transposed convolution, then norm and leaky if there is a scale; node by node, so as to stay in the cache."""
 
     @staticmethod
-    def forward(ctx, x, weight, scale, shift, padding):
+    def forward(ctx, x, weight, scale, shift, padding, epsilon):
         (n, _, h, w, b), c = x.shape, weight.shape[2]
         image = x.new_empty(n, c, 2 * h + 1 - padding[0], 2 * w + 1 - padding[1], b)
         image[:, :, 2 * h :] = 0
@@ -132,9 +132,9 @@ class _Upward(Function):
             if scale is None:
                 y[i].flatten(1).add_(shift[i, :, None])
             else:
-                stats[:, i] = _norm(image[i].flatten(1), scale[i], shift[i], y[i].flatten(1))
+                stats[:, i] = _norm(image[i].flatten(1), scale[i], shift[i], y[i].flatten(1), epsilon)
         ctx.save_for_backward(x, weight, *((None, None, None, stats) if scale is None else (scale, image, y, stats)))
-        ctx.padding = padding
+        ctx.padding, ctx.epsilon = padding, epsilon
         ctx.mark_non_differentiable(stats)
         return y, stats
 
@@ -152,12 +152,12 @@ class _Upward(Function):
                 torch.sum(dy[i].flatten(1), 1, out=dshift[i])
             else:
                 given = dy[i].flatten(1), image[i].flatten(1), y[i].flatten(1), scale[i], stats[:, i]
-                d, dscale[i], dshift[i] = _norm_gradients(*given)
+                d, dscale[i], dshift[i] = _norm_gradients(*given, ctx.epsilon)
                 dimage.view_as(d).copy_(d)
             _to_windows(overlaps, i if scale is None else 0)
             torch.mm(weight[i].flatten(1), flat, out=dx[i].flatten(1))
             torch.mm(x[i].flatten(1), flat.T, out=dweight[i].flatten(1))
-        return dx, dweight, None if scale is None else dscale, dshift, None
+        return dx, dweight, None if scale is None else dscale, dshift, None, None
 
 
 class _Downward(Function):
@@ -207,14 +207,19 @@ def downward(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def upward(
-    x: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor, padding: tuple[int, int]
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor | None,
+    shift: Tensor,
+    padding: tuple[int, int],
+    epsilon: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """A 3x3 transposed convolution of stride 2, each side s becoming 2 s + 1 - padding.
 
-    Then comes batch norm with this scale and shift and leaky ReLU, or without a scale the shift alone. Beside the
-    images it gives the norm's means and variances, (2, node, channel). ``weight`` is (node, from, to, 3, 3).
+    Then comes batch norm with this scale, shift and epsilon and leaky ReLU, or without a scale the shift alone.
+    Beside the images it gives the norm's means and variances, (2, node, channel). ``weight`` is (node, from, to, 3, 3).
     """
-    return _Upward.apply(x.contiguous(), weight.contiguous(), scale, shift, padding)
+    return _Upward.apply(x.contiguous(), weight.contiguous(), scale, shift, padding, epsilon)
 
 
 class _LogBernoulli(Function):
@@ -247,12 +252,20 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return _Linear.apply(x, weight, bias)
 
 
-def norm_leaky(x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor) -> Tensor:
+def norm_leaky(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    epsilon: float,
+    momentum: float,
+) -> Tensor:
     """Batch norm in training mode, then leaky ReLU; as :func:`kernels.norm_leaky`."""
     n, rows, f = x.shape
     series = x.mT.reshape(n * f, rows)  # no copy where the rows stand side by side
-    y, stats = _NormLeaky.apply(series, weight.reshape(-1), bias.reshape(-1))
-    follow(running_mean, running_var, stats, rows)
+    y, stats = _NormLeaky.apply(series, weight.reshape(-1), bias.reshape(-1), epsilon)
+    follow(running_mean, running_var, stats, rows, momentum)
     return y.view(n, f, rows).mT
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from . import cpu
-from .cpu import LEAKY_SLOPE, NORM_EPSILON, NORM_MOMENTUM
+from .cpu import LEAKY_SLOPE
 from .elbo import MIN_VARIANCE, Gaussian, kl_decision, kl_gaussian, precision_weighted
 
 try:
@@ -187,8 +187,9 @@ def _norm_parts(x, parts, rows, share, FEATURES: tl.constexpr, BR: tl.constexpr,
 @kernel("rows", "share")
 def _norm_forward(
     x, weight, bias, running_mean, running_var, parts, y, saved, rows, share,
+    EPSILON: tl.constexpr, MOMENTUM: tl.constexpr,
     ALONE: tl.constexpr, FEATURES: tl.constexpr, BR: tl.constexpr, BF: tl.constexpr, AT: tl.constexpr,
-    SLOPE: tl.constexpr = LEAKY_SLOPE, EPSILON: tl.constexpr = NORM_EPSILON, MOMENTUM: tl.constexpr = NORM_MOMENTUM,
+    SLOPE: tl.constexpr = LEAKY_SLOPE,
 ):  # fmt: skip
     node, split, splits = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     column = tl.program_id(2) * BF + tl.arange(0, BF)[None, :]
@@ -204,8 +205,8 @@ def _norm_forward(
     at = node * FEATURES + column
     if split == 0:
         old_mean, old_var = tl.load(running_mean + at, mask=inside), tl.load(running_var + at, mask=inside)
-        tl.store(running_mean + at, (1.0 - MOMENTUM) * old_mean + MOMENTUM * mean, mask=inside)
-        tl.store(running_var + at, (1.0 - MOMENTUM) * old_var + MOMENTUM * (square / (rows - 1)), mask=inside)
+        tl.store(running_mean + at, MOMENTUM * old_mean + (1.0 - MOMENTUM) * mean, mask=inside)
+        tl.store(running_var + at, MOMENTUM * old_var + (1.0 - MOMENTUM) * (square / (rows - 1)), mask=inside)
         tl.store(saved + node * FEATURES + at, mean, mask=inside)
         tl.store(saved + node * FEATURES + FEATURES + at, rstd, mask=inside)
     scale = tl.load(weight + at, mask=inside, other=0.0) * rstd
@@ -289,7 +290,7 @@ def _norm_plan(n: int, rows: int, f: int) -> tuple[tuple[int, int, int], int, di
 
 class _NormLeaky(Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, running_mean, running_var):
+    def forward(ctx, x, weight, bias, running_mean, running_var, epsilon, momentum):
         n, rows, f = x.shape
         grid, share, constants = _norm_plan(n, rows, f)
         y, saved, parts = torch.empty_like(x), weight.new_empty(n, 2, f), weight.new_empty(n, grid[1], 2, f)
@@ -297,7 +298,8 @@ class _NormLeaky(Function):
         if not alone:
             _norm_parts[grid](x, parts, rows, share, **constants)
         tensors = (x, weight, bias, running_mean, running_var, parts, y, saved)
-        _norm_forward[grid](*tensors, rows, share, ALONE=alone, AT=MERGED, **constants)
+        constants |= {"EPSILON": epsilon, "MOMENTUM": momentum, "AT": MERGED}
+        _norm_forward[grid](*tensors, rows, share, ALONE=alone, **constants)
         ctx.save_for_backward(x, weight, bias, saved)
         return y
 
@@ -310,17 +312,27 @@ class _NormLeaky(Function):
         tensors, alone = (x, dy.contiguous(), weight, bias, saved, parts, dx, dw, db), grid[1] == 1
         for sums in [False] if alone else [True, False]:
             _norm_backward[grid](*tensors, rows, share, SUMS=sums, ALONE=alone, AT=MERGED, **constants)
-        return dx, dw, db, None, None
+        return dx, dw, db, None, None, None, None
 
 
-def norm_leaky(x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor) -> Tensor:
+def norm_leaky(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    epsilon: float,
+    momentum: float,
+) -> Tensor:
     """Batch norm in training mode, then leaky ReLU: x is (node, row, feature), the others (node, feature).
 
-    Statistics are taken over the rows, at each node and feature; the running ones are updated in place.
+    Statistics are taken over the rows, at each node and feature; the running ones are updated in place and
+    keep ``momentum`` of what they were.
     """
     if fused_images(x) and x.shape[1] > 1:
-        return _NormLeaky.apply(x.contiguous(), weight.contiguous(), bias.contiguous(), running_mean, running_var)
-    return cpu.norm_leaky(x, weight, bias, running_mean, running_var)
+        affine = weight.contiguous(), bias.contiguous()
+        return _NormLeaky.apply(x.contiguous(), *affine, running_mean, running_var, epsilon, momentum)
+    return cpu.norm_leaky(x, weight, bias, running_mean, running_var, epsilon, momentum)
 
 
 # ----------------------------------------------------------------------------------------- windows of 3x3 at stride 2

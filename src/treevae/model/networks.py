@@ -13,7 +13,17 @@ from torch import Tensor, nn
 
 from .convolutions import Conv, ConvTransposed, Norm, ResnetBlock, enlarged, from_list, halved, to_list
 from .likelihoods import LIKELIHOODS, Likelihood
-from .stack import Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, from_images, gather, to_images
+from .stack import (
+    FRAMEWORKS,
+    Conv2d,
+    ConvTranspose2d,
+    Dense,
+    Linear,
+    NodeStack,
+    from_images,
+    gather,
+    to_images,
+)
 
 PROJECTION_WIDTHS = (512, 64)  # of the hidden layer of a projection and of its output
 
@@ -40,10 +50,13 @@ class Architecture:
     transformation_layers: int = 1  # hidden layers of a transformation and of a step of the bottom-up
     router_layers: int = 2
     n_projections: int = 0  # of d, the deepest first, that a contrastive loss looks at
+    framework: str = "torch"  # whose norms and first weights layers have, one of FRAMEWORKS
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS or self.likelihood not in LIKELIHOODS:
             raise ValueError(f"there is no network {self.network!r} or no likelihood {self.likelihood!r}")
+        if self.framework not in FRAMEWORKS:
+            raise ValueError(f"there is no framework {self.framework!r}; choose one of {', '.join(FRAMEWORKS)}")
         layers = (self.transformation_layers, self.router_layers)
         sizes = (*self.input_shape, *self.latent_dims, *self.hidden_dims, *layers)
         if not all(type(size) is int and size >= 1 for size in sizes):

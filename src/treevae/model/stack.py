@@ -13,13 +13,14 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import cpu, kernels
-from .cpu import LEAKY_SLOPE, NORM_EPSILON
+from .cpu import LEAKY_SLOPE
 
 
 class NodeStack(nn.Module):
@@ -57,9 +58,45 @@ def frozen_row(part: nn.Module, i: int) -> nn.Module:
     return alone
 
 
-def uniform(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> nn.Parameter:
-    """A parameter drawn as torch's own layers draw theirs: U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
-    bound, made = 1 / math.sqrt(fan_in), torch.empty(*shape, device=_device.get())
+class Framework(NamedTuple):
+    """What layers are like where nobody says otherwise: it differs between frameworks, and it matters."""
+
+    epsilon: float  # added to the variance in a norm
+    momentum: float  # how much of its running statistics a norm keeps at every step
+    glorot: bool  # whether first weights are Glorot's, with biases of 0
+
+    @property
+    def norms(self) -> tuple[float, float]:
+        """Epsilon and momentum."""
+        return self.epsilon, self.momentum
+
+
+FRAMEWORKS = {"torch": Framework(1e-5, 0.9, glorot=False), "tensorflow": Framework(1e-3, 0.99, glorot=True)}
+_framework: ContextVar[Framework] = ContextVar("whose layers are made", default=FRAMEWORKS["torch"])
+
+
+@contextmanager
+def layers_of(framework: str) -> Iterator[None]:
+    """Inside, new layers are like those of one of the FRAMEWORKS; outside like torch's."""
+    token = _framework.set(FRAMEWORKS[framework])
+    try:
+        yield
+    finally:
+        _framework.reset(token)
+
+
+def first_weights(shape: Sequence[int], fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Parameter:
+    """Weights as the framework's layers draw them: up to 1/sqrt(fan_in), or Glorot's sqrt(6 / (fan_in + fan_out))."""
+    return _uniform(shape, math.sqrt(6 / (fan_in + fan_out) if _framework.get().glorot else 1 / fan_in), generator)
+
+
+def first_biases(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> nn.Parameter:
+    """Biases as the framework's layers draw them."""
+    return _uniform(shape, 0.0 if _framework.get().glorot else 1 / math.sqrt(fan_in), generator)
+
+
+def _uniform(shape: Sequence[int], bound: float, generator: torch.Generator) -> nn.Parameter:
+    made = torch.empty(*shape, device=_device.get())
     return nn.Parameter(made if made.is_meta else made.uniform_(-bound, bound, generator=generator))
 
 
@@ -87,8 +124,8 @@ class Linear(NodeStack):
 
     def __init__(self, n: int, n_in: int, n_out: int, generator: torch.Generator, bias: bool = True) -> None:
         super().__init__(n)
-        self.weight = uniform((n, n_in, n_out), n_in, generator)
-        self.bias = uniform((n, 1, n_out), n_in, generator) if bias else None
+        self.weight = first_weights((n, n_in, n_out), n_in, n_out, generator)
+        self.bias = first_biases((n, 1, n_out), n_in, generator) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         return kernels.linear(x, self.weight, self.bias)
@@ -102,6 +139,7 @@ class NormLeaky(NodeStack):
 
     def __init__(self, n: int, features: int) -> None:
         super().__init__(n)
+        self.framework = _framework.get()
         self.weight = nn.Parameter(constant(n, features, 1))
         self.bias = nn.Parameter(constant(n, features, 0))
         self.register_buffer("running_mean", constant(n, features, 0))
@@ -110,14 +148,15 @@ class NormLeaky(NodeStack):
     def forward(self, x: Tensor) -> Tensor:
         """(node, row, feature) -> the same."""
         if self.training:
-            return kernels.norm_leaky(x, self.weight, self.bias, self.running_mean, self.running_var)
+            running = self.running_mean, self.running_var
+            return kernels.norm_leaky(x, self.weight, self.bias, *running, *self.framework.norms)
         scale, shift = self.affine()
         normed = torch.addcmul(shift, x, scale) if kernels.fused(x) else x * scale + shift  # each where it is faster
         return F.leaky_relu(normed, LEAKY_SLOPE)
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """The scale and the shift that the norm is in eval mode, both (node, 1, feature)."""
-        scale = self.weight * (self.running_var + NORM_EPSILON).rsqrt()
+        scale = self.weight * (self.running_var + self.framework.epsilon).rsqrt()
         return scale.unsqueeze(1), (self.bias - self.running_mean * scale).unsqueeze(1)
 
     def images(self, x: Tensor) -> Tensor:
@@ -181,7 +220,7 @@ class Conv2d(NodeStack):
 
     def __init__(self, n: int, n_in: int, n_out: int, generator: torch.Generator) -> None:
         super().__init__(n)
-        self.weight = uniform((n, n_out, n_in, 3, 3), n_in * 9, generator)
+        self.weight = first_weights((n, n_out, n_in, 3, 3), n_in * 9, n_out * 9, generator)
         self.norm = NormLeaky(n, n_out)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -201,8 +240,9 @@ class ConvTranspose2d(NodeStack):
         self, n: int, n_in: int, n_out: int, odd: tuple[int, int], generator: torch.Generator, head: bool = False
     ) -> None:
         super().__init__(n)
-        self.weight = uniform((n, n_in, n_out, 3, 3), n_out * 9, generator)  # torch counts fan_in like this here
-        self.bias = uniform((n, n_out), n_out * 9, generator) if head else None  # heads: a bias and no norm
+        fans = n_out * 9, n_in * 9  # the other way round, as torch counts
+        self.weight = first_weights((n, n_in, n_out, 3, 3), *fans, generator)
+        self.bias = first_biases((n, n_out), fans[0], generator) if head else None  # heads: a bias and no norm
         self.norm = None if head else NormLeaky(n, n_out)
         self.padding = (1 - odd[0], 1 - odd[1])
 
@@ -219,8 +259,9 @@ class ConvTranspose2d(NodeStack):
             assert self.bias is not None
             y, _ = cpu.upward(image, self.weight, None, self.bias, self.padding)
         elif self.training:
-            y, stats = cpu.upward(image, self.weight, norm.weight, norm.bias, self.padding)
-            cpu.follow(norm.running_mean, norm.running_var, stats, y[0, 0].numel())
+            epsilon, momentum = norm.framework.norms
+            y, stats = cpu.upward(image, self.weight, norm.weight, norm.bias, self.padding, epsilon)
+            cpu.follow(norm.running_mean, norm.running_var, stats, y[0, 0].numel(), momentum)
         else:
             scale, shift = norm.affine()
             weight = self.weight * scale[..., None, None]
