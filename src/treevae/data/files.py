@@ -29,6 +29,7 @@ SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, t
 MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds for one line
 LARGEST_PICTURE = 1 << 24  # pixels
 LARGEST_FILE = 1 << 28  # bytes of a picture's file
+LARGEST_FOLDER = 1 << 35  # bytes in memory that the pictures of a folder may take; all of CelebA in full size takes 24e9
 FORMATS = ("PNG", "JPEG", "BMP")  # of Pillow, which would also start other programs for some of its others
 MOST_SCANS = 100  # of a JPEG; a progressive one has about ten
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
@@ -382,18 +383,42 @@ def _read_folder(folder: Path) -> Table:
     )
     if not below:
         raise DataFileError(f"the folder {folder} has no pictures in it; looked for {', '.join(PICTURES)}")
-    pictures: list[np.ndarray] = []
-    for name in below:
-        pictures.append(_read_picture(folder / name))
-        first, picture = pictures[0].shape[:2], pictures[-1]
-        if picture.shape[:2] != first:
+    first = _read_picture(folder / below[0])
+    pixels = _room(folder, below, first.shape)
+    for i, name in enumerate(below):
+        picture = first if i == 0 else _read_picture(folder / name)
+        (height, width), (h, w) = first.shape[:2], picture.shape[:2]
+        if (height, width) != (h, w):
             raise DataFileError(
-                f"the pictures differ in size: {below[0]} has {first[1]} × {first[0]} pixels, {name} has "
-                f"{picture.shape[1]} × {picture.shape[0]}; bring all in {folder} to one size first"
+                f"the pictures differ in size: {below[0]} has {width} × {height} pixels, {name} has {w} × {h}; bring all "
+                f"in {folder} to one size first"
             )
-    if any(picture.ndim == 3 for picture in pictures):
-        pictures = [np.stack([p] * 3, axis=2) if p.ndim == 2 else p for p in pictures]
-    return Table(np.stack(pictures), sample_names=tuple(below))
+        if picture.ndim == pixels.ndim:  # the first in colour
+            grey, pixels = pixels, _room(folder, below, picture.shape)
+            pixels[:i] = grey[:i, ..., None]
+        pixels[i] = picture if picture.ndim == pixels.ndim - 1 else picture[..., None]
+    return Table(pixels, sample_names=tuple(below))
+
+
+def _room(folder: Path, below: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
+    """An array for all pictures of a folder."""
+    check_sum(len(below) * prod(shape), folder, [folder / name for name in below])
+    return np.empty((len(below), *shape), np.uint8)
+
+
+def check_sum(n_bytes: int, folder: Path, files: Sequence[Path]) -> None:
+    """Raise if pictures would take more memory together than machines have, or many times more than their files."""
+    together = f"the {len(files):,} pictures in {folder} would take {n_bytes:,} bytes in memory together"
+    if n_bytes > LARGEST_FOLDER:
+        raise DataFileError(
+            f"{together}, more than {LARGEST_FOLDER:,}; shrink them or take fewer, or write them to one .npy file and "
+            'give fit a memory map of it: np.load(FILE, mmap_mode="r")'
+        )
+    if n_bytes > SMALL and n_bytes > MOST_TIMES * (size := sum(file.stat().st_size for file in files)):
+        raise DataFileError(
+            f"{together}, more than {MOST_TIMES} times the {size:,} bytes of their files; if that is meant, shrink them, "
+            "or write them to one file with np.save"
+        )
 
 
 def _read_picture(file: Path) -> np.ndarray:
