@@ -29,7 +29,9 @@ SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, t
 MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds for one line
 LARGEST_PICTURE = 1 << 24  # pixels
 LARGEST_FILE = 1 << 28  # bytes of a picture's file
-LARGEST_FOLDER = 1 << 35  # bytes in memory that the pictures of a folder may take; all of CelebA in full size takes 24e9
+LARGEST_FOLDER = (
+    1 << 35
+)  # bytes in memory that the pictures of a folder may take; all of CelebA in full size takes 24e9
 FORMATS = ("PNG", "JPEG", "BMP")  # of Pillow, which would also start other programs for some of its others
 MOST_SCANS = 100  # of a JPEG; a progressive one has about ten
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
@@ -390,8 +392,8 @@ def _read_folder(folder: Path) -> Table:
         (height, width), (h, w) = first.shape[:2], picture.shape[:2]
         if (height, width) != (h, w):
             raise DataFileError(
-                f"the pictures differ in size: {below[0]} has {width} × {height} pixels, {name} has {w} × {h}; bring all "
-                f"in {folder} to one size first"
+                f"the pictures differ in size: {below[0]} has {width} × {height} pixels, {name} has {w} × {h}; bring "
+                f"all in {folder} to one size first"
             )
         if picture.ndim == pixels.ndim:  # the first in colour
             grey, pixels = pixels, _room(folder, below, picture.shape)
@@ -416,8 +418,8 @@ def check_sum(n_bytes: int, folder: Path, files: Sequence[Path]) -> None:
         )
     if n_bytes > SMALL and n_bytes > MOST_TIMES * (size := sum(file.stat().st_size for file in files)):
         raise DataFileError(
-            f"{together}, more than {MOST_TIMES} times the {size:,} bytes of their files; if that is meant, shrink them, "
-            "or write them to one file with np.save"
+            f"{together}, more than {MOST_TIMES} times the {size:,} bytes of their files; if that is meant, shrink "
+            "them, or write them to one file with np.save"
         )
 
 
