@@ -53,7 +53,7 @@ def valid_npz(folder: Path) -> None:
     """Numbers with numbers for labels, and pictures with texts."""
     for name, X, y, method in (
         ("x", normal(5, 3), np.arange(5), zipfile.ZIP_STORED),
-        ("y", pixels(4, 6, 6), np.array(list("abca")), zipfile.ZIP_DEFLATED),
+        ("labelled", pixels(4, 6, 6), np.array(list("abca")), zipfile.ZIP_DEFLATED),
     ):
         (folder / f"{name}.npz").write_bytes(zipped(("X.npy", npy(X), method), ("y.npy", npy(y), method)))
 

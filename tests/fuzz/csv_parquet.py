@@ -19,7 +19,8 @@ from treevae.data import DataFileError
 
 def valid_csv(folder: Path) -> None:
     rows = "".join(f"{a:.3f},{b:.3f},{i}\n" for i, (a, b) in enumerate(normal(6, 2)))
-    (folder / "x.csv").write_text("a,b,c\n" + rows)
+    for name in ("x", "labelled"):
+        (folder / f"{name}.csv").write_text("a,b,c\n" + rows)
 
 
 def any_csv(content: bytes, chance: Random) -> bytes:
@@ -71,7 +72,7 @@ def any_csv(content: bytes, chance: Random) -> bytes:
 
 def valid_parquet(folder: Path) -> None:
     frame = pandas.DataFrame({"a": normal(50), "b": np.arange(50) % 3, "c": np.arange(50) > 20})
-    for name, how in (("x", {"compression": "snappy"}), ("y", {"compression": "zstd", "use_dictionary": False})):
+    for name, how in (("x", {"compression": "snappy"}), ("labelled", {"compression": "zstd", "use_dictionary": False})):
         frame.to_parquet(folder / f"{name}.parquet", **how)
 
 
@@ -100,7 +101,8 @@ def spoil_parquet(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
     if kind < 0.003:
         return {"x.parquet": repeated(1 << 26)}
     if kind < 0.013:
-        return {"x.parquet": same_text(chance.choice((1, 1000, 100_000, 900_000)), chance.choice((1, 50, 500, 20_000)))}
+        letters, rows = chance.choice((1, 1000, 100_000, 900_000)), chance.choice((1, 50, 500, 20_000))
+        return files | {chance.choice(list(files)): same_text(letters, rows)}
     return one_of(any_parquet)(files, chance)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from mutations import Mutation
 
-from treevae.data import DataFileError, load
+from treevae.data import load
 from treevae.data.files import read
 from treevae.data.sets import survey
 
@@ -46,16 +46,9 @@ def load_named(folder: Path, name: str) -> None:
 
 
 def load_each(folder: Path, label: str | None = None) -> None:
-    """Every file of a folder by itself, also with labels; all are read, and the last refusal is raised."""
-    refusal = None
+    """Every file of a folder by itself, one called "labelled" with its labels."""
     for path in sorted(folder.iterdir()):
-        for asked in {None, label}:
-            try:
-                read(path, label=asked)
-            except DataFileError as error:
-                refusal = error
-    if refusal is not None:
-        raise refusal
+        read(path, label=label if path.stem == "labelled" else None)
 
 
 def pixels(*shape: int) -> np.ndarray:
