@@ -65,7 +65,7 @@ def many_scans(width: int, height: int, mode: str, scans: int) -> bytes:
 def blank(width: int, height: int, mode: str) -> bytes:
     """A black png: a thousand times smaller than its pixels."""
     out = io.BytesIO()
-    Image.new(mode, (width, height)).save(out, "PNG", compress_level=1)
+    Image.new(mode, (width, height)).save(out, "PNG", compress_level=9)
     return out.getvalue()
 
 
