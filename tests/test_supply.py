@@ -115,6 +115,7 @@ from typer.testing import CliRunner
 from treevae import demo
 from treevae.cli import app
 from treevae.data import DataFileError, fashion_sample, load
+from treevae.view import snapshot
 
 folder = Path(tempfile.mkdtemp())
 np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(60, 4)))
@@ -140,6 +141,7 @@ for command in commands:
 whole = fashion_sample.load()
 few = replace(whole, x_train=whole.x_train[:300], x_test=whole.x_test[:200], y_test=whole.y_test[:200])
 fashion_sample.load = lambda: few
+snapshot.map_of = lambda _: "pca"  # UMAP takes long to compile
 shown.mkdir()
 demo.run(shown, {"n_leaves": 2, "epochs": 1, "device": "cpu"})
 

@@ -1,4 +1,4 @@
-"""Folders of pictures, and CelebA's."""
+"""Folders of pictures, CelebA's, and single ones that are sent to the explorer."""
 
 import struct
 import zlib
@@ -12,7 +12,9 @@ from mutations import any_bytes
 from PIL import Image
 
 from treevae.data import DataFileError
+from treevae.data.arrays import InputForm
 from treevae.data.files import read
+from treevae.serve.uploads import PictureError, read_picture
 
 
 def valid_celeba(folder: Path) -> None:
@@ -105,7 +107,29 @@ def spoil_pictures(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
     return one_of(any_picture)(files, chance)
 
 
+# -- uploads --------------------------------------------------------------------------------------------------------
+
+
+def valid_uploads(folder: Path) -> None:
+    valid_pictures(folder)
+    colour = Image.fromarray(pixels(9, 11, 3))
+    colour.save(folder / "f.gif")
+    colour.save(folder / "g.webp", lossless=True)
+
+
+def spoil_upload(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
+    """One picture alone, as it is sent."""
+    name = chance.choice(list(files))
+    return {name: chance.choice(FOREIGN) if chance.random() < 0.05 else any_picture(files[name], chance)}
+
+
+def load_uploads(folder: Path) -> None:
+    for path in folder.iterdir():
+        read_picture(path.read_bytes(), InputForm("hwc", (3, 28, 28), True), (0.0, 1.0))
+
+
 LOADERS = (
-    Loader("celeba", 0.04, valid_celeba, spoil_celeba, partial(load_named, name="celeba"), (DataFileError,)),
-    Loader("pictures", 0.06, valid_pictures, spoil_pictures, read, (DataFileError,)),
+    Loader("upload", 0.02, valid_uploads, spoil_upload, load_uploads, (PictureError,)),
+    Loader("celeba", 0.03, valid_celeba, spoil_celeba, partial(load_named, name="celeba"), (DataFileError,)),
+    Loader("pictures", 0.05, valid_pictures, spoil_pictures, read, (DataFileError,)),
 )
