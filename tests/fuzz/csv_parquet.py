@@ -34,38 +34,13 @@ def any_csv(content: bytes, chance: Random) -> bytes:
         return any_bytes(content, chance)
     columns, rows = chance.choice((1, 3, 1000, 30_000)), chance.choice((1, 2, 1000, 30_000))
     pieces = (
-        *(
-            b",".join(b"c%d" % i for i in range(columns)) + b"\n" + b"1\n" * rows,
-            b'"' + content,
-            content.replace(b",", b"\x00"),
-        ),
-        *(
-            b"\n" * rows,
-            b"a" * rows + b"\n" + b"1\n" * columns,
-            content.replace(b"\n", b"\r"),
-            b"\xef\xbb\xbf" + content,
-        ),
-        *(
-            content.replace(b"a,", b"a,a,a,"),
-            b"1" * 4999 + b"\n2\n",
-            b"a\n1e400\n-1e400\n",
-            b"a\n" + b"9" * 30 + b"\n3\n",
-        ),
-        *(
-            b"a\nTrue\nFalse\n",
-            b"a\n1+2j\n1\n",
-            b"," * columns + b"\n" + b"1\n" * rows,
-            b"a\n0x10\n1_000\n",
-            b"\xff\xfe" + content,
-        ),
-        *(
-            b'a,b\n"' + b"x\n" * rows + b'",1\n',
-            b"a\n2020-01-01\n",
-            b"#\n#\n",
-            b"a,b\n1,2,3\n",
-            b"a;b\n1;2\n",
-            b"nan,inf\nnan,inf\n",
-        ),
+        *(b",".join(b"c%d" % i for i in range(columns)) + b"\n" + b"1\n" * rows, b'"' + content),
+        *(content.replace(b",", b"\x00"), b"\n" * rows, b"a" * rows + b"\n" + b"1\n" * columns),
+        *(content.replace(b"\n", b"\r"), b"\xef\xbb\xbf" + content, content.replace(b"a,", b"a,a,a,")),
+        *(b"1" * 4999 + b"\n2\n", b"a\n1e400\n-1e400\n", b"a\n" + b"9" * 30 + b"\n3\n", b"a\nTrue\nFalse\n"),
+        *(b"a\n1+2j\n1\n", b"," * columns + b"\n" + b"1\n" * rows, b"a\n0x10\n1_000\n", b"\xff\xfe" + content),
+        *(b'a,b\n"' + b"x\n" * rows + b'",1\n', b"a\n2020-01-01\n", b"#\n#\n", b"a,b\n1,2,3\n", b"a;b\n1;2\n"),
+        b"nan,inf\nnan,inf\n",
     )
     return chance.choice(pieces)
 
