@@ -147,6 +147,7 @@ REFUSED = {
     "--seed x": "argument --seed: 'x' must be a whole number, 0 or more",
     "--loader exe": "argument --loader: invalid choice: 'exe' (choose from",
     "--only 3": "--only 3 is a number of one loader's; name it with --loader, one of model, state",
+    "--only 3 --loader npy --out a.json": "--out a.json is for a run of many inputs; leave it out with --only",
     "--out nowhere/found.json": "make it first",
 }
 

@@ -65,8 +65,9 @@ def fuzz(inputs: dict[str, range], seed: int, jobs: int, keep: Path) -> dict[str
         return run(inputs, Path(room, "valid"), seed, jobs, Path(room, "rooms"), keep)
 
 
-def report(tallies: dict[str, Tally], seed: int, inputs: int, seconds: float) -> dict[str, Any]:
+def report(tallies: dict[str, Tally], given: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """The record of a run."""
+    asked = "".join(f" --loader {name}" for name in given.loader or ())
     loaders = {
         name: {"tried": tally.counts.total()}
         | {outcome: tally.counts[outcome] for outcome in OUTCOMES}
@@ -75,9 +76,9 @@ def report(tallies: dict[str, Tally], seed: int, inputs: int, seconds: float) ->
     }
     total = {key: sum(row[key] for row in loaders.values()) for key in ("tried", *OUTCOMES)}
     return {
-        "command": f"python tests/fuzz --inputs {inputs} --seed {seed}",
+        "command": f"python tests/fuzz --inputs {given.inputs} --seed {given.seed}{asked}",
         "date": datetime.now(UTC).date().isoformat(),
-        "seed": seed,
+        "seed": given.seed,
         "limits": {"seconds": SECONDS, "memory_bytes": MEMORY},
         "seconds": round(seconds),
         "versions": {"treevae": __version__, "python": platform.python_version()}
@@ -138,6 +139,8 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.only is not None and len(given.loader or ()) != 1:
         parser.error(f"--only {given.only} is a number of one loader's; name it with --loader, one of {names}")
+    if given.only is not None and given.out is not None:
+        parser.error(f"--out {given.out} is for a run of many inputs; leave it out with --only")
     if given.out is not None and not given.out.resolve().parent.is_dir():
         parser.error(f"--out {given.out}: there is no folder {given.out.resolve().parent}; make it first")
     return given
@@ -151,7 +154,7 @@ def main() -> None:
     inputs = {names[0]: range(given.only, given.only + 1)} if one else shares(names, given.inputs)
     began = time.monotonic()
     tallies = fuzz(inputs, given.seed, given.jobs, given.keep.resolve())
-    found = report(tallies, given.seed, given.inputs, time.monotonic() - began)
+    found = report(tallies, given, time.monotonic() - began)
     if one:
         print(tallies[names[0]].last)
     else:
