@@ -1,5 +1,6 @@
 """Files that lie: every way in which one was once seen to crash a loader, hang it or fill the memory (tests/fuzz)."""
 
+import base64
 import gzip
 import hashlib
 import io
@@ -313,6 +314,22 @@ def test_parquet_that_is_a_bomb(tmp_path: Path) -> None:
             writer.write_table(same)
     with refused("would take 268,435,456 in memory"):
         read(tmp_path / "x.parquet")
+
+
+def test_parquet_of_integers_of_80_bits(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    path = tmp_path / "x.parquet"
+    narrow, wide = (bytes(pyarrow.schema([("a", kind)]).serialize()) for kind in (pyarrow.int32(), pyarrow.int64()))
+    place = next(i for i, (one, other) in enumerate(zip(narrow, wide, strict=True)) if (one, other) == (32, 64))
+    lie = narrow[:place] + b"\x50" + narrow[place + 1 :]
+    parquet.write_table(pyarrow.table({"a": pyarrow.array([1, 2], pyarrow.int32())}), path)
+    content = path.read_bytes()
+    assert content.count(base64.b64encode(narrow)) == 1  # Arrow's own note of the types
+    path.write_bytes(content.replace(base64.b64encode(narrow), base64.b64encode(lie)))
+    with refused("cannot be read as a table: Integers with more than 64 bits"):
+        read(path)
 
 
 def test_parquet_whose_notes_for_pandas_are_damaged(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_ther
         raise DataFileError(f"{path} needs pandas, and for parquet pyarrow. {INSTALL}") from error
     except DataFileError:
         raise
-    except (ValueError, OSError) as error:  # pandas' and pyarrow's own errors are kinds of ValueError
+    except (ValueError, OSError, NotImplementedError) as error:  # pandas' and pyarrow's own errors are kinds of these
         raise DataFileError(f"{path} cannot be read as a table: {error}") from error
 
     named = all(isinstance(name, str) for name in frame.columns)
