@@ -35,7 +35,7 @@ lint: $(VENV)/ready  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-fuzz: $(VENV)/ready  ## 100,000 bad files for the loaders, see docs/reliability.md (about 20 minutes)
+fuzz: $(VENV)/ready  ## 100,000 bad files for the loaders, see docs/reliability.md (about 10 minutes on two cores)
 	$(BIN)/python tests/fuzz --inputs 100000 --seed 0 --out docs/runs/fuzz.json
 
 audit:  ## known vulnerabilities of the pinned versions, in an environment of its own (asks the network)

@@ -25,8 +25,8 @@ pytestmark = [
     pytest.mark.filterwarnings("error"),
     pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning"),
 ]
-SMALL = {
-    "n_leaves": 2,
+SMALL = {  # two leaves that are neither grown nor pruned, so that there are a router and two decoders for every edge
+    "tree": balanced(2),
     "max_depth": 1,
     "latent_dim": 2,
     "hidden_dim": 8,
@@ -40,8 +40,12 @@ BITS = CHANCE.integers(0, 2, (120, 4))
 
 
 def check_fit(X: Any, **others: Any) -> TreeVAE:
-    """A model whose weights and answers are all finite."""
+    """A model of the tree that was asked for, whose weights, answers and history are all finite."""
     model = TreeVAE(**SMALL | others).fit(X)
+    assert model.tree_ == model.tree
+    terms = [value for event in model.history_ for value in event.values() if isinstance(value, float)]
+    assert terms
+    assert np.isfinite(terms).all()
     assert all(bool(value.isfinite().all()) for value in model.module_.state_dict().values())
     for answer in (model.score_samples(X), model.predict_proba(X), model.reconstruct(X), model.sample(3)):
         assert np.isfinite(answer).all()
@@ -165,7 +169,6 @@ def comb(depth: int) -> Tree:
 @pytest.mark.parametrize(("tree", "depth"), [(balanced(100), 7), (comb(12), 12)], ids=["100 leaves", "depth 12"])
 def test_large_and_tall_trees(tree, depth):
     model = check_fit(NORMAL[:60], tree=tree, max_depth=depth, batch_size=4)
-    assert model.tree_ == tree
     np.testing.assert_allclose(model.predict_proba(NORMAL).sum(1), 1, rtol=1e-5)
 
 
@@ -212,7 +215,16 @@ def test_routers_may_disagree_as_much_as_floats_allow():
 
 def test_fewer_leaves_than_asked_for_are_said():
     with pytest.warns(ConvergenceWarning, match="fewer than n_leaves=4"):
-        TreeVAE(**SMALL | {"n_leaves": 4, "max_depth": 2}).fit(NORMAL[:12])
+        TreeVAE(**SMALL | {"tree": None, "n_leaves": 4, "max_depth": 2}).fit(NORMAL[:12])
+
+
+def test_a_tree_grows_on_pictures_of_two_kinds():
+    """Splits, subtrees and pruning among samples that are equal."""
+    model = TreeVAE(**SMALL | {"tree": None, "n_leaves": 3, "max_depth": 2, "epochs": 12, "batch_size": 40})
+    model.fit(HALF_WHITE)
+    assert len(model.tree_.leaves) >= 2
+    assert all(bool(value.isfinite().all()) for value in model.module_.state_dict().values())
+    assert not set(model.labels_[::2]) & set(model.labels_[1::2])
 
 
 # -- many rows ----------------------------------------------------------------------------------------------------

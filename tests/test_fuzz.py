@@ -1,6 +1,7 @@
 """A short, seeded part of the fuzz (tests/fuzz), and that the fuzz sees what it is there to see."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,25 +36,32 @@ from random import Random
 from tempfile import TemporaryDirectory
 sys.path.insert(0, sys.argv[1])
 import watching
-from loaders import Loader
+from loader import Loader
+from treevae.data.files import DataFileError, read
 
 def fail():
-    raise ValueError("no")
+    raise DataFileError("right, but not raised by the package")
 
 def hide():
     try:
         bytearray(3 << 30)
     except MemoryError as error:
-        raise ValueError("no") from error
+        read("nothing")
 
 def spin():
     while True:
         pass
 
-DEEDS = {"accepted": list, "refused": fail, "crashed": os.abort, "hung": spin, "over_memory": hide}
-MORE = {"key": lambda: {}["a"], "flood": lambda: bytes(900 << 20) + bytes(900 << 20), "exit": lambda: os._exit(0)}
+DEEDS = {"accepted": list, "refused": lambda: read("nothing"), "crashed": os.abort, "hung": spin, "over_memory": hide}
+MORE = {
+    "fail": fail,
+    "name": lambda: read(3),
+    "key": lambda: {}["a"],
+    "flood": lambda: bytes(900 << 20) + bytes(900 << 20),
+    "exit": lambda: os._exit(0),
+}
 NAMES = [*DEEDS, *MORE]
-MEANS = {"key": "crashed", "flood": "over_memory", "exit": "crashed"}
+MEANS = dict.fromkeys(("fail", "name", "key", "exit"), "crashed") | {"flood": "over_memory"}
 
 def spoil(files, chance):
     return {"x": chance.choice(NAMES).encode()}
@@ -62,13 +70,13 @@ def load(folder):
     (DEEDS | MORE)[(folder / "x").read_text()]()
 
 watching.SECONDS = 0.5
-watching.LOADERS["odd"] = Loader("odd", 1, None, spoil, load, (ValueError,))
+watching.LOADERS["odd"] = Loader("odd", 1, None, spoil, load, (DataFileError,))
 with TemporaryDirectory() as room:
     (Path(room) / "valid" / "odd").mkdir(parents=True)
     (Path(room) / "valid" / "odd" / "x").write_text("accepted")
-    found = watching.run(["odd"], Path(room, "valid"), 0, {"odd": 24}, 2, Path(room, "rooms"), Path(room, "kept"))
+    found = watching.run({"odd": range(30)}, Path(room, "valid"), 0, 2, Path(room, "rooms"), Path(room, "kept"))
     kept = len(list(Path(room, "kept").iterdir()))
-told = [Random(f"0 odd {i}").choice(NAMES) for i in range(24)]
+told = [Random(f"0 odd {i}").choice(NAMES) for i in range(30)]
 expected = Counter(MEANS.get(name, name) for name in told)
 print(json.dumps({"found": found["odd"].counts, "expected": expected, "kinds": len(set(told)), "kept": kept}))
 """
@@ -78,9 +86,80 @@ def test_the_fuzz_sees_crashes_hangs_and_floods_of_memory():
     found = subprocess.run([sys.executable, "-c", ODD, FUZZ], capture_output=True, text=True, timeout=200)
     assert found.returncode == 0, found.stderr[-3000:]
     told = json.loads(found.stdout.splitlines()[-1])
-    assert told["kinds"] == 8
+    assert told["kinds"] == 10
     assert told["found"] == told["expected"]
     assert told["kept"] == sum(told["found"][name] for name in ("crashed", "hung", "over_memory"))
+
+
+ALL = """
+import hashlib, json, sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+sys.path.insert(0, sys.argv[1])
+from loaders import LOADERS
+from watching import make
+
+digests = {}
+with TemporaryDirectory() as room:
+    for name in list(LOADERS)[:: int(sys.argv[2])]:
+        valid = Path(room, name)
+        valid.mkdir()
+        LOADERS[name].valid(valid)
+        inputs = [sorted(make(LOADERS[name], valid, 3, number).items()) for number in range(40)]
+        digests[name] = hashlib.sha256(repr(inputs).encode()).hexdigest()
+print(json.dumps(digests, sort_keys=True))
+"""
+
+
+def test_an_input_is_a_function_of_loader_number_and_seed():
+    """Two processes, one after the other, with the loaders in another order, make the same files."""
+    commands = [[sys.executable, "-c", ALL, FUZZ, order] for order in ("1", "-1")]
+    first, second = (subprocess.run(one, capture_output=True, text=True, timeout=200, check=True) for one in commands)
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+    assert len(json.loads(first.stdout)) >= 16
+
+
+def test_one_input_again_is_read_under_the_same_limits(tmp_path):
+    command = [sys.executable, FUZZ, "--loader", "npy", "--only", "3", "--keep", tmp_path]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert found.returncode == 0
+    outcome, *said = found.stdout.splitlines()
+    assert re.fullmatch(r"(refused|accepted) after \d\.\d\d s, with \d+ MB", outcome)
+    assert outcome.startswith("accepted") or said[0].startswith("DataFileError: ")
+
+
+ASK = """
+import contextlib, io, json, runpy, sys
+folder, cases = sys.argv[1], json.loads(sys.argv[2])
+sys.path.insert(0, folder)
+arguments = runpy.run_path(f"{folder}/__main__.py")["arguments"]
+said = []
+for case in cases:
+    sys.argv[1:] = case
+    with contextlib.redirect_stderr(io.StringIO()) as text, contextlib.suppress(SystemExit):
+        arguments()
+    said.append(" ".join(text.getvalue().split()))
+print(json.dumps(said))
+"""
+REFUSED = {
+    "--inputs -5": "argument --inputs: '-5' must be a whole number, 1 or more",
+    "--jobs 0": "argument --jobs: '0' must be a whole number, 1 or more",
+    "--seed x": "argument --seed: 'x' must be a whole number, 0 or more",
+    "--loader exe": "argument --loader: invalid choice: 'exe' (choose from",
+    "--only 3": "--only 3 is a number of one loader's; name it with --loader, one of model, state",
+    "--only 3 --loader npy --out a.json": "--out a.json is for a run of many inputs; leave it out with --only",
+    "--out nowhere/found.json": "make it first",
+}
+
+
+def test_arguments_that_mean_nothing_are_refused():
+    cases = json.dumps([case.split() for case in (*REFUSED, "--inputs 5 --loader npy")])
+    found = subprocess.run([sys.executable, "-c", ASK, FUZZ, cases], capture_output=True, text=True, timeout=200)
+    assert found.returncode == 0, found.stderr[-2000:]
+    *said, nothing = json.loads(found.stdout)
+    for message, expected in zip(said, REFUSED.values(), strict=True):
+        assert expected in message
+    assert nothing == ""
 
 
 def test_the_recorded_run_is_of_100_000_files_and_found_nothing():

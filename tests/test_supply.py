@@ -90,13 +90,18 @@ def test_every_vendored_file_has_its_licence_beside_it(path):
 # -- the network --------------------------------------------------------------------------------------------------
 
 QUIET = """
-import json, pkgutil, sys, tempfile, warnings
+import io, json, os, pkgutil, re, signal, sys, tempfile, threading, time, urllib.request, warnings
+from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 asked = []
 
 def hear(event, arguments):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "urllib.Request"):
+        where = str(arguments[1][0] if event == "socket.connect" else arguments[0])
+        if re.match(r"(http://)?127\\.0\\.0\\.1\\b", where):  # this machine, and no name that is looked up
+            return
         asked.append(event)
         raise PermissionError(f"the network was asked: {event}")
 
@@ -107,8 +112,10 @@ for module in pkgutil.walk_packages(treevae.__path__, "treevae."):
     __import__(module.name)
 import numpy as np
 from typer.testing import CliRunner
+from treevae import demo
 from treevae.cli import app
-from treevae.data import DataFileError, load
+from treevae.data import DataFileError, fashion_sample, load
+from treevae.view import snapshot
 
 folder = Path(tempfile.mkdtemp())
 np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(60, 4)))
@@ -116,12 +123,13 @@ model = treevae.TreeVAE(2, max_depth=1, epochs=1, random_state=0, device="cpu").
 model.save(folder / "m.safetensors")
 treevae.load(folder / "m.safetensors").predict(np.load(folder / "x.npy"))
 load("digits")
-run = str(folder / "run")
+run, shown = str(folder / "run"), folder / "demo"
 commands = (
     ["fit", str(folder / "x.npy"), "-o", run, "--n-leaves", "2", "--epochs", "1", "--device", "cpu"],
     ["predict", run, str(folder / "x.npy")],
     ["sample", run, "-o", str(folder / "s.npy")],
     ["info", run],
+    ["report", run, "--map", "pca"],
     ["data", "--root", str(folder)],
     ["paper", "list"],
     ["--help"],
@@ -129,12 +137,38 @@ commands = (
 for command in commands:
     found = CliRunner().invoke(app, command)
     assert found.exit_code == 0, (command, found.output)
+
+whole = fashion_sample.load()
+few = replace(whole, x_train=whole.x_train[:300], x_test=whole.x_test[:200], y_test=whole.y_test[:200])
+fashion_sample.load = lambda: few
+snapshot.map_of = lambda _: "pca"  # UMAP takes long to compile
+shown.mkdir()
+demo.run(shown, {"n_leaves": 2, "epochs": 1, "device": "cpu"})
+
+said, answers = io.StringIO(), []
+
+def ask_and_stop():
+    for _ in range(600):  # until the server says where it is
+        if found := re.search(r"http://127\\S+/", said.getvalue()):
+            break
+        time.sleep(0.05)
+    headers, question = {"Content-Type": "application/json"}, json.dumps({"node": 0, "n": 2}).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(found[0] + "api/generate", question, headers)) as answer:
+            answers.append(len(json.loads(answer.read())["samples"]))
+    finally:
+        os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C would
+
+threading.Thread(target=ask_and_stop).start()
+with redirect_stdout(said):
+    app(["explore", str(shown), "--port", "0", "--no-open", "--map", "pca"], standalone_mode=False)
 unasked = list(asked)
 try:
     load("mnist", folder, download=True)
 except DataFileError as error:
-    said = str(error)
-print(json.dumps({"unasked": unasked, "with_download": asked[len(unasked):], "said": said}))
+    last = str(error)
+heard = {"unasked": unasked, "with_download": asked[len(unasked):], "said": last, "answers": answers}
+print(json.dumps(heard | {"demo": sorted(path.name for path in shown.iterdir()), "explored": said.getvalue()}))
 """
 
 
@@ -145,3 +179,6 @@ def test_the_network_is_asked_only_for_a_download():
     assert heard["unasked"] == []
     assert heard["with_download"]  # so the ear works
     assert "cannot be fetched" in heard["said"]
+    assert {"model.safetensors", "report.html", "metrics.json"} <= set(heard["demo"])
+    assert heard["answers"] == [2]  # samples that the explorer generated
+    assert heard["explored"].endswith("Ended.\n")

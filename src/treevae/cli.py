@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import warnings
@@ -311,7 +312,7 @@ def _read_samples(settings: dict[str, Any], start: bool) -> tuple[Table, DataSet
             typer.echo(f"Note: {known.note}")
         where = f" in {settings['found_at']}" if settings["found_at"] else ""
         return Table(known.x_train), known, f"the training part of {known.name}{where}"
-    path = Path(settings["data"] if start or not Path(settings["found_at"]).exists() else settings["found_at"])
+    path = Path(settings["data"] if start or not os.path.exists(settings["found_at"]) else settings["found_at"])
     return read(path, settings["drop"]), None, str(path)
 
 

@@ -253,6 +253,10 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             The folder holds a run with other parameters or other data.
         treevae.training.runfolder.RunLockedError
             Another process works in the folder.
+        treevae.training.checkpoint.ModelFileError
+            The folder holds states, but none that can be read, or one that does not hold together.
+        treevae.training.loop.DivergedError
+            The loss is no longer finite. The message says where, and what to look at.
         """
         self._fit([self], [self.random_state], X, checkpoint, save_every)
         return self
@@ -778,6 +782,8 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
     ------
     ModelFileError
         The file is foreign, cut short, inconsistent, or was written by a newer treevae. Loading never runs code.
+    FileNotFoundError
+        There is none.
     """
     about, tensors = files.read(path)
     TreeVAE(device=device)._device()  # an unusable device is not the file's fault

@@ -2,9 +2,14 @@
 
     python tests/fuzz --inputs 100000 --seed 0 --out docs/runs/fuzz.json
     python tests/fuzz --loader npz --inputs 2000        # one loader alone
-    python tests/fuzz --loader npz --only 17            # one input again, in this process, with what it says
+    python tests/fuzz --loader npz --only 17            # one input again, under the same limits, with what it says
 
-Findings are kept with their files in the folder that --keep names. Linux only: memory is limited and measured there.
+An input is a valid file, or a few, made bad by chance. It is a function of loader, number and seed, so what is found
+can be made again. It is refused (with the error that the loader's documentation names), read (the change did not
+matter), or a finding: crashed, hung (more than 5 s) or over memory (more than 1 GiB). The code at the end is 1 if there
+are findings.
+
+Linux only: memory is limited and measured there.
 """
 
 import argparse
@@ -15,13 +20,14 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from loaders import LOADERS
-from watching import MEMORY, OUTCOMES, SECONDS, Tally, attempt, make, put, run
+from watching import MEMORY, OUTCOMES, SECONDS, Tally, run
 
 from treevae import __version__
 
@@ -44,35 +50,24 @@ def write_valid(names: list[str], folder: Path) -> None:
         sys.exit("valid files could not be made")
 
 
-def shares(names: list[str], inputs: int) -> dict[str, int]:
-    """How many inputs each loader gets."""
+def shares(names: list[str], inputs: int) -> dict[str, range]:
+    """The inputs that each loader gets."""
     total = sum(LOADERS[name].share for name in names)
     counts = {name: int(inputs * LOADERS[name].share / total) for name in names}
     counts[names[0]] += inputs - sum(counts.values())
-    return counts
+    return {name: range(count) for name, count in counts.items()}
 
 
-def fuzz(names: list[str], inputs: int, seed: int, jobs: int, keep: Path) -> dict[str, Tally]:
-    """Run them all, and give what came of each loader's inputs."""
+def fuzz(inputs: dict[str, range], seed: int, jobs: int, keep: Path) -> dict[str, Tally]:
+    """Run the inputs of these numbers, and give what came of each loader's."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as room:
-        valid = Path(room, "valid")
-        write_valid(names, valid)
-        return run(names, valid, seed, shares(names, inputs), jobs, Path(room, "rooms"), keep)
+        write_valid(list(inputs), Path(room, "valid"))
+        return run(inputs, Path(room, "valid"), seed, jobs, Path(room, "rooms"), keep)
 
 
-def again(name: str, seed: int, number: int) -> None:
-    """One input, in this process."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as room:
-        write_valid([name], Path(room, "valid"))
-        put(make(LOADERS[name], Path(room, "valid", name), seed, number), Path(room, "input"))
-        os.chdir(room)
-        outcome, said = attempt(LOADERS[name], Path(room, "input"))
-        print(outcome, said, sep="\n")
-        os.chdir("/")
-
-
-def report(tallies: dict[str, Tally], seed: int, inputs: int, seconds: float) -> dict[str, Any]:
+def report(tallies: dict[str, Tally], given: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """The record of a run."""
+    asked = "".join(f" --loader {name}" for name in given.loader or ())
     loaders = {
         name: {"tried": tally.counts.total()}
         | {outcome: tally.counts[outcome] for outcome in OUTCOMES}
@@ -81,9 +76,9 @@ def report(tallies: dict[str, Tally], seed: int, inputs: int, seconds: float) ->
     }
     total = {key: sum(row[key] for row in loaders.values()) for key in ("tried", *OUTCOMES)}
     return {
-        "command": f"python tests/fuzz --inputs {inputs} --seed {seed}",
+        "command": f"python tests/fuzz --inputs {given.inputs} --seed {given.seed}{asked}",
         "date": datetime.now(UTC).date().isoformat(),
-        "seed": seed,
+        "seed": given.seed,
         "limits": {"seconds": SECONDS, "memory_bytes": MEMORY},
         "seconds": round(seconds),
         "versions": {"treevae": __version__, "python": platform.python_version()}
@@ -93,27 +88,79 @@ def report(tallies: dict[str, Tally], seed: int, inputs: int, seconds: float) ->
     }
 
 
+def whole(least: int) -> Callable[[str], int]:
+    """A reader of whole numbers that are not below ``least``."""
+
+    def read(text: str) -> int:
+        try:
+            if (value := int(text)) >= least:
+                return value
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, {least} or more")
+
+    return read
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for on the command line."""
+    names = ", ".join(LOADERS)
+    parser = argparse.ArgumentParser(
+        "python tests/fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--inputs", type=whole(1), default=100_000, metavar="N", help="inputs in all, shared out (default: 100000)")
+    add("--seed", type=whole(0), default=0, help="other seeds make other inputs (default: 0)")
+    add(
+        *("--loader",),
+        action="append",
+        choices=list(LOADERS),
+        metavar="NAME",
+        help=f"only this loader; may be given again. There are {names}",
+    )
+    add(
+        "--only", type=whole(0), metavar="N", help="input number N alone, and what is said about it; needs one --loader"
+    )
+    add(
+        "--jobs",
+        type=whole(1),
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes at a time (default: all cores)",
+    )
+    add(
+        *("--keep",),
+        type=Path,
+        default=Path("fuzz-findings"),
+        metavar="FOLDER",
+        help="where the files of findings go, with what was said (default: fuzz-findings)",
+    )
+    add("--out", type=Path, metavar="FILE", help="write the counts there as JSON, as in docs/runs/fuzz.json")
+    given = parser.parse_args()
+    if given.only is not None and len(given.loader or ()) != 1:
+        parser.error(f"--only {given.only} is a number of one loader's; name it with --loader, one of {names}")
+    if given.only is not None and given.out is not None:
+        parser.error(f"--out {given.out} is for a run of many inputs; leave it out with --only")
+    if given.out is not None and not given.out.resolve().parent.is_dir():
+        parser.error(f"--out {given.out}: there is no folder {given.out.resolve().parent}; make it first")
+    return given
+
+
 def main() -> None:
     """Run, print, and end with code 1 if anything was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--loader", action="append", choices=list(LOADERS))
-    parser.add_argument("--only", type=int, help="this input alone; needs --loader")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--keep", type=Path, default=Path("fuzz-findings"))
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    names = given.loader or list(LOADERS)
-    if given.only is not None:
-        again(names[0], given.seed, given.only)
-        return
+    given = arguments()
+    names = list(dict.fromkeys(given.loader or LOADERS))
+    one = given.only is not None
+    inputs = {names[0]: range(given.only, given.only + 1)} if one else shares(names, given.inputs)
     began = time.monotonic()
-    tallies = fuzz(names, given.inputs, given.seed, given.jobs, given.keep.resolve())
-    found = report(tallies, given.seed, given.inputs, time.monotonic() - began)
-    for name, row in found["loaders"].items():
-        print(f"{name:9}", "  ".join(f"{key} {value}" for key, value in row.items()), tallies[name].findings[:12])
-    print("total    ", found["total"], f"{found['seconds']} s")
+    tallies = fuzz(inputs, given.seed, given.jobs, given.keep.resolve())
+    found = report(tallies, given, time.monotonic() - began)
+    if one:
+        print(tallies[names[0]].last)
+    else:
+        for name, row in found["loaders"].items():
+            print(f"{name:9}", "  ".join(f"{key} {value}" for key, value in row.items()), tallies[name].findings[:12])
+        print("total    ", found["total"], f"{found['seconds']} s")
     if given.out is not None:
         given.out.write_text(json.dumps(found, indent=1) + "\n")
     bad = sum(found["total"][outcome] for outcome in ("crashed", "hung", "over_memory"))

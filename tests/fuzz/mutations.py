@@ -1,4 +1,4 @@
-"""What is done to a valid file to make it lie: to its bytes, to JSON, and to the parts of safetensors files and arrays.
+"""What is done to a valid file of any kind to make it lie: to its bytes, and to JSON.
 
 Every mutation takes the content and a random.Random, and gives the content of a bad file; the same numbers give the
 same file.
@@ -8,8 +8,10 @@ import gzip
 import json
 import re
 import struct
+import zlib
 from collections.abc import Callable
 from copy import deepcopy
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -106,6 +108,13 @@ def inside_gzip(content: bytes, chance: Random) -> bytes:
     return gzip.compress(any_bytes(gzip.decompress(content), chance), 1, mtime=0)
 
 
+@lru_cache
+def zeros(first: bytes, blocks: int) -> bytes:
+    """Gzipped: some bytes, then so many MiB of zeros; a thousand times smaller."""
+    packer, block = zlib.compressobj(1, zlib.DEFLATED, 31), bytes(1 << 20)
+    return b"".join([packer.compress(first), *(packer.compress(block) for _ in range(blocks)), packer.flush()])
+
+
 # -- JSON ---------------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +143,7 @@ def change_value(value: Any, chance: Random) -> None:
         if not found:
             return
         inside, key = found[-1] if chance.random() < 0.8 else chance.choice(found)
-        action = chance.randrange(8)
+        action = chance.randrange(9)
         if action == 0:
             del inside[key]
         elif action == 1 and isinstance(inside, dict):
@@ -145,7 +154,9 @@ def change_value(value: Any, chance: Random) -> None:
             inside[key] = [inside[key], deepcopy(inside[key])]
         elif action == 4 and isinstance(inside[key], int | float) and abs(inside[key]) < 1e9:
             inside[key] = inside[key] * chance.choice((-1, 2, 1000, 10**6)) + chance.choice((0, 1, -1, 0.0))
-        elif action == 5 and isinstance(inside[key], list):
+        elif action == 5 and type(inside[key]) in (int, float):  # a number that no float holds, or nearly
+            inside[key] = chance.choice((1, -1)) * 10 ** chance.randrange(290, 4290)
+        elif action == 6 and isinstance(inside[key], list):
             inside[key] = inside[key] * chance.choice((0, 2, 30))
         else:
             inside[key] = deepcopy(chance.choice(VALUES))
@@ -173,112 +184,3 @@ def any_json(content: bytes, chance: Random) -> bytes:
     if chance.random() < 0.3:
         return any_bytes(content, chance)
     return json_text(json.loads(content), chance).encode("utf-8", "surrogatepass")
-
-
-# -- safetensors ----------------------------------------------------------------------------------------------------
-
-
-def _safetensors_header(content: bytes, chance: Random) -> bytes:
-    """The header's JSON changed, or the length that it says it has."""
-    (size,) = struct.unpack("<Q", content[:8])
-    text = json_text(json.loads(content[8 : 8 + size]), chance).encode("utf-8", "surrogatepass")
-    claimed = chance.choice((len(text), len(text), len(text), len(text) + 1, size, *EDGES))
-    return struct.pack("<Q", claimed) + text + content[8 + size :]
-
-
-def _safetensors_inside(content: bytes, chance: Random) -> bytes:
-    """A file with a right checksum whose JSON or tensors are changed: what an adversary would write."""
-    import torch
-    from safetensors.torch import load, save
-
-    from treevae.training.checkpoint import CHECKSUM, KEY, _checksum
-
-    (size,) = struct.unpack("<Q", content[:8])
-    about = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][KEY])
-    tensors = load(content)
-    text = json.dumps(about)
-    if chance.random() < 0.6:
-        text = _with_inner_json(about, chance)
-    else:
-        name = chance.choice(list(tensors))
-        value = tensors[name]
-        action = chance.randrange(9)
-        if action == 0:
-            del tensors[name]
-        elif action == 1:
-            tensors[chance.choice((*WORDS, f"{name}.more"))] = value.clone()
-        elif action == 2:
-            tensors[name] = value.to(chance.choice((torch.float64, torch.int8, torch.bool, torch.bfloat16)))
-        elif action == 3:
-            tensors[name] = value.reshape(-1)[: chance.randrange(value.numel() + 1)].clone()
-        elif action == 4:
-            tensors[name] = value[None].clone() if chance.random() < 0.5 else value.reshape(-1).clone()
-        elif action == 5:
-            tensors[name] = torch.empty(0)
-        elif action == 6:
-            tensors[name] = torch.zeros(1).expand(chance.choice((10, 100_000))).clone()
-        else:
-            spoilt = value.clone()
-            wrong = (float("nan"), float("inf"), 1e38, -1) if spoilt.is_floating_point() else (-1, 100, 2**31 - 1)
-            wrong = (0, 100, 255) if spoilt.dtype == torch.uint8 else wrong
-            spoilt.reshape(-1)[: max(1, spoilt.numel() // 3)] = chance.choice(wrong)
-            tensors[name] = spoilt
-    try:
-        return save(tensors, {KEY: text, CHECKSUM: _checksum(text, tensors)})
-    except (UnicodeEncodeError, TypeError):  # lone surrogates cannot be written
-        return any_bytes(content, chance)
-
-
-def _with_inner_json(about: dict[str, Any], chance: Random) -> str:
-    """JSON changed, also where JSON stands in a string, as trees do."""
-    inner = [(inside, key) for inside, key in places(about, []) if str(inside[key]).startswith('{"children')]
-    if inner and chance.random() < 0.3:
-        inside, key = chance.choice(inner)
-        inside[key] = json_text(json.loads(inside[key]), chance)
-        return json.dumps(about)
-    return json_text(about, chance)
-
-
-def any_safetensors(content: bytes, chance: Random) -> bytes:
-    kind = chance.random()
-    if kind < 0.25:
-        return any_bytes(content, chance)
-    return _safetensors_header(content, chance) if kind < 0.5 else _safetensors_inside(content, chance)
-
-
-# -- numpy ----------------------------------------------------------------------------------------------------------
-
-NPY_TYPES = (
-    "<f8",
-    ">f4",
-    "|u1",
-    "<i8",
-    "|b1",
-    "<c16",
-    "|O",
-    "|S4",
-    "<U5",
-    "|V100000000",
-    "<f2",
-    "<M8[ns]",
-    "[('a', '<f8')]",
-)
-
-
-def any_npy(content: bytes, chance: Random) -> bytes:
-    """An array file whose header claims another shape or type, or is none."""
-    if chance.random() < 0.4:
-        return any_bytes(content, chance)
-    start = 10 + struct.unpack("<H", content[8:10])[0]
-    sides = [chance.choice((0, 1, 2, 3, 5, 2**20, 2**31, 2**40, 2**62, -1)) for _ in range(chance.randrange(5))]
-    shape = chance.choice((f"({', '.join(map(str, sides))},)", "()", "(3)", "'abc'", "(5, 3)", "(" * 300, "9" * 5000))
-    kind = chance.choice(NPY_TYPES)
-    kind = kind if kind.startswith("[") else repr(kind)
-    header = (
-        f"{{'descr': {kind}, 'fortran_order': {chance.choice(('False', 'True', '1', 'None'))}, 'shape': {shape}, }}"
-    )
-    header += chance.choice(("", "", "\n", " " * 70_000, "\x00"))
-    size = chance.choice((len(header), len(header), len(header), 0, 2**16 - 1)) % 2**16
-    version = chance.choice((1, 1, 1, 2, 3, 9))
-    length = struct.pack("<H", size) if version == 1 else struct.pack("<I", size)
-    return b"\x93NUMPY" + bytes((version, 0)) + length + header.encode("latin-1") + content[start:]

@@ -2,10 +2,11 @@
 
 A process gets 1 GiB of address space above what it had after reading a valid file, and 5 seconds for each file, of a
 processor's time where the machine is busy, but no more than a minute. Every file is a function of (seed, loader,
-number), but for the times of training that stand in models and states, so a finding can be made again from these three.
+number) and nothing else, so a finding can be made again from these three.
 """
 
 import ctypes
+import json
 import os
 import resource
 import select
@@ -20,12 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from loaders import LOADERS, Loader
+from loader import Loader
+from loaders import LOADERS
+
+import treevae
 
 SECONDS = 5.0  # for one file
 MEMORY = 1 << 30  # bytes above what a valid file takes
 START = 60.0  # in which a process must have read a valid file, or made a bad one
 CHUNK = 1000  # files for one process
+MOST_SAID = 2000  # letters of a message that are passed on
+PACKAGE = str(Path(treevae.__file__).parent)
 MOST_KEPT = 30  # findings of one loader whose files are kept
 OUTCOMES = ("accepted", "refused", "crashed", "hung", "over_memory")
 
@@ -38,15 +44,18 @@ class Tally:
     largest_rise: int = 0  # bytes of memory that one file took at most
     slowest: float = 0.0  # seconds
     findings: list[str] = field(default_factory=list)
+    last: str = ""  # what came of the last file, and what was said
 
 
 def make(loader: Loader, valid: Path, seed: int, number: int) -> dict[str, bytes]:
     """The files of an input: valid ones, of which one or a few are changed."""
-    files = {
-        path.relative_to(valid).as_posix(): path.read_bytes() for path in sorted(valid.rglob("*")) if path.is_file()
-    }
-    chance = Random(f"{seed} {loader.name} {number}")
-    return loader.spoil(files, chance)
+    return loader.spoil(make_valid(valid), Random(f"{seed} {loader.name} {number}"))
+
+
+def make_valid(valid: Path) -> dict[str, bytes]:
+    """The valid files, in order."""
+    paths = sorted(path for path in valid.rglob("*") if path.is_file())
+    return {path.relative_to(valid).as_posix(): path.read_bytes() for path in paths}
 
 
 def put(files: dict[str, bytes], folder: Path) -> None:
@@ -65,10 +74,16 @@ def attempt(loader: Loader, folder: Path) -> tuple[str, str]:
     except BaseException as error:  # whatever it is, it is counted
         if _lacks_memory(error):
             return "over_memory", traceback.format_exc()
-        if isinstance(error, loader.refuses):
+        if type(error) in loader.refuses and str(error) and _is_ours(error):
             return "refused", f"{type(error).__name__}: {error}"
         return "crashed", traceback.format_exc()
     return "accepted", ""
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether an error was raised by the package itself, and did not only pass through it."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def _lacks_memory(error: BaseException | None) -> bool:
@@ -99,11 +114,7 @@ def in_this_process(loader: Loader, valid: Path, seed: int, numbers: range, fold
             outcome = "over_memory"
         if outcome not in ("accepted", "refused"):
             (folder.parent / f"said-{number}.txt").write_text(said, encoding="utf-8", errors="backslashreplace")
-        os.write(out, f"{number} {outcome} {took:.4f} {rise}\n".encode())
-
-
-def make_valid(valid: Path) -> dict[str, bytes]:
-    return {path.relative_to(valid).as_posix(): path.read_bytes() for path in valid.rglob("*") if path.is_file()}
+        os.write(out, f"{number} {outcome} {took:.4f} {rise} {json.dumps(said[-MOST_SAID:])}\n".encode())
 
 
 def quiet() -> None:
@@ -192,16 +203,14 @@ class Process:
         return os.waitpid(self.pid, 0)[1]
 
 
-def run(
-    names: list[str], valid: Path, seed: int, inputs: dict[str, int], jobs: int, rooms: Path, keep: Path
-) -> dict[str, Tally]:
-    """Give each loader so many inputs, in as many processes at a time as there are jobs."""
+def run(inputs: dict[str, range], valid: Path, seed: int, jobs: int, rooms: Path, keep: Path) -> dict[str, Tally]:
+    """Give each loader the inputs of these numbers, in as many processes at a time as there are jobs."""
     waiting = [
-        (LOADERS[name], range(start, min(start + CHUNK, inputs[name])))
-        for name in names
-        for start in range(0, inputs[name], CHUNK)
+        (LOADERS[name], numbers[start : start + CHUNK])
+        for name, numbers in inputs.items()
+        for start in range(0, len(numbers), CHUNK)
     ]
-    tallies = {name: Tally() for name in names}
+    tallies = {name: Tally() for name in inputs}
     running: list[Process] = []
     started = 0
     while waiting or running:
@@ -236,7 +245,8 @@ def _listen(process: Process, tally: Tally, keep: Path) -> str | None:
         if line in ("ready", "begin"):
             continue
         if line:
-            number, outcome, took, rise = line.split()
+            number, outcome, took, rise, said = line.split(maxsplit=4)
+            tally.last = f"{outcome} after {float(took):.2f} s, with {int(rise) / 1e6:.0f} MB\n{json.loads(said)}"
             process.next = int(number) + 1
             tally.largest_rise, tally.slowest = max(tally.largest_rise, int(rise)), max(tally.slowest, float(took))
             if outcome in ("accepted", "refused"):
@@ -255,6 +265,7 @@ def _note(process: Process, tally: Tally, outcome: str, number: int, keep: Path)
     """Count a finding, and keep its files and what was said."""
     tally.counts[outcome] += 1
     tally.findings.append(f"{outcome} {number}")
+    tally.last = tally.last or f"{outcome}, and the process with it"
     if len(tally.findings) <= MOST_KEPT:
         kept = keep / f"{process.loader.name}-{process.seed}-{number}-{outcome}"
         put(make(process.loader, process.valid, process.seed, number), kept / "input")

@@ -29,8 +29,12 @@ SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, t
 MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds for one line
 LARGEST_PICTURE = 1 << 24  # pixels
 LARGEST_FILE = 1 << 28  # bytes of a picture's file
+LARGEST_FOLDER = (
+    1 << 35
+)  # bytes in memory that the pictures of a folder may take; all of CelebA in full size takes 24e9
 FORMATS = ("PNG", "JPEG", "BMP")  # of Pillow, which would also start other programs for some of its others
 MOST_SCANS = 100  # of a JPEG; a progressive one has about ten
+MOST_SCANNED = 1 << 29  # pixels of all scans: 32 scans of the largest picture
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
 INSTALL = "Install what reads it: pip install 'treevae[files]'"
 
@@ -86,7 +90,7 @@ def read(
     """
     path = Path(path)
     kind = path.suffix.lower()
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, it also says so of names that are too long to be any
         raise DataFileError(f"there is no file or folder {path}")
     if drop and (path.is_dir() or kind not in TABLES):
         raise DataFileError(f"{path} has no named columns, so {', '.join(drop)} cannot be dropped; only tables have")
@@ -111,7 +115,8 @@ def _labels(values: np.ndarray, label: str, n: int, path: Path) -> np.ndarray:
         return values
     try:
         texts = [None if is_missing(value) else str(value) for value in values.tolist()]
-        "".join(text or "" for text in texts).encode()
+        for text in set(texts):
+            (text or "").encode()
     except (ValueError, SystemError) as error:  # numbers that stand for no letter
         raise DataFileError(f"{label!r} in {path} is damaged: {error}; write it again") from error
     if gaps := [i for i, text in enumerate(texts) if text is None]:
@@ -254,7 +259,7 @@ def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_ther
         raise DataFileError(f"{path} needs pandas, and for parquet pyarrow. {INSTALL}") from error
     except DataFileError:
         raise
-    except (ValueError, OSError) as error:  # pandas' and pyarrow's own errors are kinds of ValueError
+    except (ValueError, OSError, NotImplementedError) as error:  # pandas' and pyarrow's own errors are kinds of these
         raise DataFileError(f"{path} cannot be read as a table: {error}") from error
 
     named = all(isinstance(name, str) for name in frame.columns)
@@ -263,14 +268,15 @@ def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_ther
         raise DataFileError(f"{path} has no {label!r} for labels; it has {_quoted(list(frame.columns))}")
     if unknown := [name for name in drop if name not in frame.columns]:
         raise DataFileError(f"{path} has no column {_quoted(unknown)} to drop; it has {_quoted(list(frame.columns))}")
-    y = None if label is None else _labels(frame[label].to_numpy(), label, len(frame), path)
+    y = None if label is None else _labels(_values(frame[label]), label, len(frame), path)
     left_out = {*drop, *drop_if_there, label} & set(frame.columns)
     frame = frame.drop(columns=list(left_out)) if left_out else frame
     if UNNAMED in frame.columns and np.array_equal(frame[UNNAMED], np.arange(len(frame))):
         raise DataFileError(
             f"the first column of {path} has no name and only counts the rows; leave it out with --drop {UNNAMED!r}"
         )
-    text = [name for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if not _is_number(dtype)]
+    numbers = {dtype for dtype in set(frame.dtypes) if _is_number(dtype)}
+    text = [name for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if dtype not in numbers]
     if text:
         raise DataFileError(
             f"{path} has columns that are not numbers: {_quoted(text)}; encode them as numbers, or leave them out with "
@@ -281,6 +287,14 @@ def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_ther
     if gaps := list(frame.columns[np.isnan(X).any(axis=0)]):
         raise DataFileError(f"{path} has missing values in {_quoted(gaps)}; fill them, or drop the rows or columns")
     return Table(_checked(X, path), tuple(frame.columns) if named else None, labels=y)
+
+
+def _values(column: Any) -> np.ndarray:
+    """The values of a pandas column; a text that stands in many rows stays one, unlike with pandas."""
+    if column.dtype != "category" or _is_number(column.cat.categories.dtype):
+        return column.to_numpy()
+    texts = np.array([*column.cat.categories, None], object)  # None, the last, is where the code is -1: missing
+    return texts[column.cat.codes.to_numpy()]
 
 
 def _read_parquet(path: Path) -> Any:
@@ -382,18 +396,42 @@ def _read_folder(folder: Path) -> Table:
     )
     if not below:
         raise DataFileError(f"the folder {folder} has no pictures in it; looked for {', '.join(PICTURES)}")
-    pictures: list[np.ndarray] = []
-    for name in below:
-        pictures.append(_read_picture(folder / name))
-        first, picture = pictures[0].shape[:2], pictures[-1]
-        if picture.shape[:2] != first:
+    first = _read_picture(folder / below[0])
+    pixels = _room(folder, below, first.shape)
+    for i, name in enumerate(below):
+        picture = first if i == 0 else _read_picture(folder / name)
+        (height, width), (h, w) = first.shape[:2], picture.shape[:2]
+        if (height, width) != (h, w):
             raise DataFileError(
-                f"the pictures differ in size: {below[0]} has {first[1]} × {first[0]} pixels, {name} has "
-                f"{picture.shape[1]} × {picture.shape[0]}; bring all in {folder} to one size first"
+                f"the pictures differ in size: {below[0]} has {width} × {height} pixels, {name} has {w} × {h}; bring "
+                f"all in {folder} to one size first"
             )
-    if any(picture.ndim == 3 for picture in pictures):
-        pictures = [np.stack([p] * 3, axis=2) if p.ndim == 2 else p for p in pictures]
-    return Table(np.stack(pictures), sample_names=tuple(below))
+        if picture.ndim == pixels.ndim:  # the first in colour
+            grey, pixels = pixels, _room(folder, below, picture.shape)
+            pixels[:i] = grey[:i, ..., None]
+        pixels[i] = picture if picture.ndim == pixels.ndim - 1 else picture[..., None]
+    return Table(pixels, sample_names=tuple(below))
+
+
+def _room(folder: Path, below: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
+    """An array for all pictures of a folder."""
+    check_sum(len(below) * prod(shape), folder, [folder / name for name in below])
+    return np.empty((len(below), *shape), np.uint8)
+
+
+def check_sum(n_bytes: int, folder: Path, files: Sequence[Path]) -> None:
+    """Raise if pictures would take more memory together than machines have, or many times more than their files."""
+    together = f"the {len(files):,} pictures in {folder} would take {n_bytes:,} bytes in memory together"
+    if n_bytes > LARGEST_FOLDER:
+        raise DataFileError(
+            f"{together}, more than {LARGEST_FOLDER:,}; shrink them or take fewer, or write them to one .npy file and "
+            'give fit a memory map of it: np.load(FILE, mmap_mode="r")'
+        )
+    if n_bytes > SMALL and n_bytes > MOST_TIMES * (size := sum(file.stat().st_size for file in files)):
+        raise DataFileError(
+            f"{together}, more than {MOST_TIMES} times the {size:,} bytes of their files; if that is meant, shrink "
+            "them, or write them to one file with np.save"
+        )
 
 
 def _read_picture(file: Path) -> np.ndarray:
@@ -409,10 +447,11 @@ def _read_picture(file: Path) -> np.ndarray:
         return np.asarray(ImageOps.exif_transpose(image).convert("L" if grey else "RGB"))
 
 
-def check_scans(data: bytes) -> None:
+def check_scans(data: bytes, n_pixels: int) -> None:
     """Raise ValueError for a JPEG with very many scans: each goes over the whole picture, and needs but a few bytes."""
-    if (scans := data.count(b"\xff\xda")) > MOST_SCANS and data.startswith(b"\xff\xd8"):
-        raise ValueError(f"it has {scans} scans, more than {MOST_SCANS}")
+    most = min(MOST_SCANS, MOST_SCANNED // max(n_pixels, 1))
+    if data.startswith(b"\xff\xd8") and (scans := data.count(b"\xff\xda")) > most:
+        raise ValueError(f"it has {scans} scans, more than {most}")
 
 
 @contextmanager
@@ -425,7 +464,6 @@ def opened(reader: Any, file: Path) -> Iterator[Any]:
         if (size := file.stat().st_size) > LARGEST_FILE:
             raise DataFileError(f"{file} has {size:,} bytes, more than a picture of {LARGEST_PICTURE:,} pixels needs")
         data = file.read_bytes()  # Pillow asks a file for as much as it claims, and memory for as much
-        check_scans(data)
         content = BytesIO(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", reader.DecompressionBombWarning)  # refused below, long before it is one
@@ -435,6 +473,7 @@ def opened(reader: Any, file: Path) -> Iterator[Any]:
                 raise DataFileError(
                     f"{file} has {image.width} × {image.height} pixels, more than {LARGEST_PICTURE:,}; shrink it first"
                 )
+            check_scans(data, image.width * image.height)
             yield image
     except DataFileError:
         raise

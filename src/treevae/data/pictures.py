@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
+from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .files import INSTALL, DataFileError, opened
+from .files import INSTALL, DataFileError, check_sum, opened
 
 
 def read_pictures(files: Sequence[Path], mode: str, side: int, fit: Callable[[Any, Path], Any]) -> np.ndarray:
@@ -20,7 +22,9 @@ def read_pictures(files: Sequence[Path], mode: str, side: int, fit: Callable[[An
         from PIL import Image
     except ImportError as error:
         raise DataFileError(f"{files[0].parent} needs Pillow. {INSTALL}") from error
-    pixels = np.empty((len(files), side, side, *((3,) if mode == "RGB" else ())), np.uint8)
+    shape = (len(files), side, side, *((3,) if mode == "RGB" else ()))
+    check_sum(prod(shape), Path(commonpath(files)), files)
+    pixels = np.empty(shape, np.uint8)
     for i, file in enumerate(files):
         with opened(Image, file) as image:
             pixels[i] = np.asarray(fit(image.convert(mode), file))

@@ -66,12 +66,12 @@ def read_picture(data: bytes, form: InputForm, span: tuple[float, float], invert
 def _decode(data: bytes, size: tuple[int, int], mode: str) -> np.ndarray:
     from PIL import Image, ImageOps
 
-    check_scans(data)
     with Image.open(BytesIO(data), formats=FORMATS) as image:
         if image.width * image.height > MOST_PIXELS:
             raise PictureError(
                 f"image: {image.width} x {image.height} pixels; at most {MOST_PIXELS:,} in all are allowed"
             )
+        check_scans(data, image.width * image.height)
         if image.mode.startswith(("I", "F")):
             raise PictureError(f"image: more than 8 bits a pixel (mode {image.mode}); convert it to 8 bits")
         image.draft(mode, (4 * size[0], 4 * size[1]))  # a large JPEG is decoded smaller

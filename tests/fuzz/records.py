@@ -1,0 +1,61 @@
+"""Records of results and the settings of runs: JSON."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+from loader import Loader, normal, one_of
+from models import TINY
+from mutations import any_json
+
+from treevae import cli
+from treevae.data import DataFileError
+from treevae.experiments import showing
+from treevae.experiments.methods import METHODS
+from treevae.experiments.store import DamagedRecordError, Store
+from treevae.experiments.tables import TABLES
+from treevae.training.runfolder import STATES
+
+RESULTS = Path(__file__).parents[2] / "results"
+CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)
+
+
+def valid_records(folder: Path) -> None:
+    shutil.copy(RESULTS / f"{CELL.name}.json", folder)
+    running = folder / "running" / "some-job"
+    running.mkdir(parents=True)
+    cell = {"data": CELL.data, "method": CELL.method, "settings": CELL.settings, "scale": 1.0, "seed": 1}
+    (running / "job.json").write_text(json.dumps([cell, cell | {"seed": 2}]))
+    (running / STATES[0]).write_bytes(b"a state")
+
+
+def load_records(folder: Path) -> None:
+    store = Store(folder)
+    for table in (TABLES["clustering"], TABLES["generative"]):
+        showing.as_latex(table, lines := showing.lines(table, store, 1.0), 1.0)
+        showing.as_text(table, lines, 1.0)
+    for job in store.started():
+        assert isinstance(job.name, str)
+        assert job.seeds
+
+
+def valid_run(folder: Path) -> None:
+    np.save(folder / "x.npy", normal(96, 5))
+    options = TINY | {"random_state": 0, "network": "mlp"}
+    settings = {"data": "input/x.npy", "found_at": "input/x.npy", "drop": [], "options": options}
+    (folder / "run.json").write_text(json.dumps(settings))
+
+
+def load_run(folder: Path) -> None:
+    """All that ``treevae fit --resume`` does before it trains."""
+    cli._fit_and_write = lambda *_: None  # type: ignore[assignment]
+    cli.typer.echo = lambda *_, **__: None  # type: ignore[assignment]
+    cli._fit_in(folder, cli._read_settings(folder), 30.0, start=False)
+
+
+FILES = (f"{CELL.name}.json", "running/some-job/job.json")
+LOADERS = (
+    Loader("record", 0.05, valid_records, one_of(any_json, *FILES), load_records, (DamagedRecordError,)),
+    Loader("run", 0.05, valid_run, one_of(any_json, "run.json"), load_run, (ValueError, DataFileError)),
+)
