@@ -78,6 +78,16 @@ def test_the_tables_of_results_are_the_recorded_runs(label, name):
     assert cells[3].startswith(shown([run["elbo"]["RL"] for run in runs], 2 if len(runs) > 1 else 1).split(" ")[0])
 
 
+def test_the_tables_of_the_spread_are_the_recorded_ones(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    table = importlib.import_module("spread_table")
+    page = (ROOT / "docs" / "results.md").read_text()
+    rows = [table.settings_row(line) for line in table.lines()]
+    rows += [table.rules_row(line) for line in table.lines() if line["compared"]]
+    assert len(rows) > len(table.LABELS)
+    assert [row for row in rows if row not in page] == []
+
+
 def test_wards_figures_are_the_papers_where_the_page_says_so():
     page = (ROOT / "docs" / "results.md").read_text()
     for name, figures in (("mnist", "63.7 78.6 69.5 71.1"), ("fashion", "45.0 67.6 51.3 52.6")):

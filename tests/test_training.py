@@ -317,6 +317,22 @@ def test_candidates_by_other_rules(monkeypatch):
     assert by("agreement").scores == pytest.approx((0.75, 0.5, 0.75))
 
 
+def test_by_default_the_best_of_the_surest_candidates_is_kept(monkeypatch):
+    monkeypatch.setattr(choosing, "evaluate", lambda *_: torch.tensor([1.0, 2.0, 3.0, 0.0]))
+    unsure = torch.tensor([0.4, 0.14, 0.1, 0.01])
+    two_sided = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    objective = type("Stub", (), {"right": lambda self: torch.stack([unsure, (two_sided - unsure).abs()], 1)})()
+
+    def chosen():
+        return compare(objective, data(), tiny().subtree, 7, 0, tiny()).chosen
+
+    assert chosen() == 1  # 0 is unsure, 3 has an empty child; 1 is nearly as sure as 2 and better
+    unsure[1] = 0.16
+    assert chosen() == 2
+    unsure[:] = torch.tensor([9e-4, 9e-5, 1e-5, 1e-6])
+    assert chosen() == 0  # all are sure
+
+
 @pytest.mark.parametrize("rule", CANDIDATE_RULES)
 def test_trees_grow_by_every_candidate_rule(rule):
     events = grown(data(160), dataclasses.replace(tiny(n_init=3, n_leaves=3), candidate_rule=rule))
@@ -324,7 +340,9 @@ def test_trees_grow_by_every_candidate_rule(rule):
     assert [event.leaf is None for event in compared] == [True, False]
     for event in compared:
         alive = [score for score, share in zip(event.scores, event.smaller_shares, strict=True) if share >= 0.05]
-        assert event.scores[event.chosen] == max(alive or event.scores)
+        assert event.scores[event.chosen] in (alive or event.scores)
+        if rule != "loss_if_sure":
+            assert event.scores[event.chosen] == max(alive or event.scores)
 
 
 def test_candidates_are_compared_by_their_true_loss():

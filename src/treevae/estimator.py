@@ -91,9 +91,10 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         adds most to the reconstruction loss or to the negative ELBO, or the one whose split gains most in a trial of a
         tenth of the epochs.
     n_init : int, default=1
-        Candidates trained side by side for the first tree and for every split. The one with the best ELBO, its KL
-        weighted as in training, is kept, leaving out those whose smaller child holds less than 5 % of the samples. 1 is
-        the paper. Augmentation and contrastive loss play no part in this choice.
+        Candidates trained side by side for the first tree and for every split. Of those whose decisions are about as
+        sure as the surest's, the one with the best ELBO, its KL weighted as in training, is kept, leaving out those
+        whose smaller child holds less than 5 % of the samples. 1 is the paper. Augmentation and contrastive loss play
+        no part in this choice.
     augment : {"cifar", "celeba", "omniglot"} or callable, default=None
         Train on changed versions of the samples, drawn anew at every step; they are the paper's: crops, flips and
         colours for photographs, a weaker set for faces, small turns and shifts for drawings. Or any function that takes

@@ -59,16 +59,27 @@ def _leaf_losses(module: TreeVAEModule, samples: Samples, rule: str, seed: int) 
 # -- candidates -------------------------------------------------------------------------------------------------------
 
 
+SURE_ENOUGH = 1.5  # times as unsure as the surest candidate is, on average, and not less than
+SURE = 1e-3
+
+
 def compare(
     objective: Objective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
 ) -> CandidatesCompared:
-    """The candidate that is best by the plan's rule on the objective's samples, among those that did not collapse."""
+    """The candidate that is best by the plan's rule on the objective's samples, among those that did not collapse.
+
+    The router's sureness tells most of whether a split follows the classes; where all are sure, the loss tells which of
+    several sharp splits comes first in the hierarchy (docs/results.md).
+    """
     weight = 1.0 if plan.candidate_rule in ("elbo", "held_out") else stage.kl_weight(stage.epochs - 1)
     losses = evaluate(objective, samples, weight, seed)
     right = objective.right()
     smaller = torch.minimum(right.mean(1), 1 - right.mean(1))
     scores = {"confidence": _sureness, "agreement": _agreement}.get(plan.candidate_rule, lambda _: -losses)(right)
     alive = smaller >= plan.min_share
+    if plan.candidate_rule == "loss_if_sure" and alive.any():
+        unsure = 1 - _sureness(right)
+        alive &= unsure <= max(SURE_ENOUGH * float(unsure[alive].min()), SURE)
     ranked = torch.where(alive, scores, -torch.inf) if alive.any() else scores
     return CandidatesCompared(
         leaf, tuple(losses.tolist()), tuple(smaller.tolist()), tuple(scores.tolist()), int(ranked.argmax())

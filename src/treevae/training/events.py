@@ -37,12 +37,12 @@ class LeafChosen:
 
 @dataclass(frozen=True)
 class CandidatesCompared:
-    """Several candidates were trained for a split; the best that did not collapse is kept."""
+    """Several candidates were trained for a split; the best that did not collapse, and is sure enough, is kept."""
 
     leaf: int | None  # None: the first tree
     losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with; at 1 by the rules "elbo", "held_out"
     smaller_shares: tuple[float, ...]  # of the samples, for the smaller child
-    scores: tuple[float, ...]  # by the plan's rule; the highest is the best
+    scores: tuple[float, ...]  # by the plan's rule; the highest of those that may be kept is the best
     chosen: int
 
 

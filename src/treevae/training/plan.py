@@ -8,7 +8,7 @@ from ..tree import Tree
 
 PAPER_EPOCHS = 150  # of a growth stage; every other length below is given for this one
 LEAF_RULES = ("samples", "reconstruction", "elbo", "gain")
-CANDIDATE_RULES = ("loss", "elbo", "held_out", "confidence", "agreement")
+CANDIDATE_RULES = ("loss", "elbo", "held_out", "confidence", "agreement", "loss_if_sure")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Plan:
     batch_size: int = 256
     n_init: int = 1  # candidates for the first tree and for every split
     leaf_rule: str = "samples"  # which leaf is split: most samples, most loss, or most gain in a trial
-    candidate_rule: str = "loss"  # which is kept: loss as trained, at KL weight 1, on samples held out; sure, usual
+    # which is kept: by the loss as trained, at KL weight 1, on samples held out; sure, usual; loss of the surest
+    candidate_rule: str = "loss_if_sure"
     held_out: float = 0.1  # of the samples, by the candidate rule of this name
     repairs: int = 0  # times that, once the tree is grown, a leaf may be removed for a better split elsewhere
     contrastive_weight: float = 0.0

@@ -1,0 +1,75 @@
+"""The tables of docs/results.md on the spread over seeds, from what spread.py has written.
+
+python benchmarks/spread_table.py
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from treevae.training.choosing import SURE, SURE_ENOUGH
+
+RESULTS = Path(__file__).parent / "results"
+LABELS = {"digits": "Digits", "mnist": "MNIST", "fashion": "Fashion"}
+SIGNS = {"loss": -1, "elbo": -1, "confidence": 1, "agreement": 1}  # losses are better when they are low
+RULES = (*SIGNS, "loss_if_sure")
+LEAST = 0.05  # of the samples, for the smaller side: no rule keeps a candidate below, if there is another
+
+
+def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
+    """All settings that were run, data set by data set."""
+    for name in LABELS:
+        path = results / f"spread-{name}.jsonl"
+        if path.exists():
+            yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+
+def settings_row(line: dict[str, Any]) -> str:
+    """A setting's mean and standard deviation over seeds."""
+    cells = [LABELS[line["data"]], line["setting"], str(line["epochs"]), str(len(line["runs"]))]
+    for score in ("ACC", "NMI", "DP", "ELBO"):
+        values = [run[score] for run in line["runs"]]
+        cells.append(f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}".replace("-", "−"))
+    return f"| {' | '.join(cells)} |"
+
+
+def kept(compared: dict[str, Any]) -> dict[str, float]:
+    """What a candidate tells of the classes, in nats: one taken blindly, the one that each rule keeps, the best."""
+    told, unsure = compared["information"], [1 - sure for sure in compared["confidence"]]
+    alive = [i for i, share in enumerate(compared["smaller"]) if share >= LEAST] or list(range(len(told)))
+    bound = max(SURE_ENOUGH * min(unsure[i] for i in alive), SURE)
+    found = {"blindly": statistics.mean(told[i] for i in alive)}
+    for rule in RULES:
+        among = [i for i in alive if unsure[i] <= bound] if rule == "loss_if_sure" else alive
+        values, sign = (compared["loss"], -1) if rule == "loss_if_sure" else (compared[rule], SIGNS[rule])
+        found[rule] = told[max(among, key=[sign * value for value in values].__getitem__)]
+    return found | {"the best": max(told[i] for i in alive)}
+
+
+def rules_row(line: dict[str, Any]) -> str:
+    """The mean over all comparisons of a setting, weighted by their samples."""
+    found, total = [kept(compared) for compared in line["compared"]], sum(c["samples"] for c in line["compared"])
+    weights = [compared["samples"] / total for compared in line["compared"]]
+    cells = [LABELS[line["data"]], line["setting"], str(len(found))]
+    cells += [f"{sum(w * f[name] for w, f in zip(weights, found, strict=True)):.3f}" for name in found[0]]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print both tables."""
+    print("| data | setting | epochs | seeds | ACC | NMI | DP | ELBO |\n" + "| --- " * 8 + "|")
+    for line in lines():
+        print(settings_row(line))
+    print(f"\n| data | candidates grown with | comparisons | blindly | {' | '.join(RULES)} | the best |")
+    print("| --- " * (5 + len(RULES)) + "|")
+    for line in lines():
+        if line["compared"]:
+            print(rules_row(line))
+
+
+if __name__ == "__main__":
+    main()
