@@ -39,7 +39,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "leaf by gain": {"leaf_rule": "gain"},
     "repairs": {"repairs": 3},
     "leaf by gain, repairs": {"leaf_rule": "gain", "repairs": 3},
-    "4 candidates, loss, leaf by gain, repairs": {"n_init": 4, "leaf_rule": "gain", "repairs": 3},
+    "4 candidates, loss, leaf by gain, repairs": {
+        "n_init": 4,
+        "candidate_rule": "loss",
+        "leaf_rule": "gain",
+        "repairs": 3,
+    },
 }
 
 
@@ -77,7 +82,7 @@ class Watched:
                 "information": information(right.cpu(), self._classes[rows]),
                 known: compared.losses,
                 other: choosing.evaluate(objective, samples, by_weight[other], seed).tolist(),
-                "confidence": choosing._sureness(right).tolist(),
+                "confidence": [1 - unsure for unsure in compared.unsure],
                 "agreement": choosing._agreement(right).tolist(),
             }
         )

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from treevae.training.choosing import SURE, SURE_ENOUGH
+from treevae.training.choosing import sure_enough
+from treevae.training.plan import Plan
 
 RESULTS = Path(__file__).parent / "results"
 LABELS = {"digits": "Digits", "mnist": "MNIST", "fashion": "Fashion"}
 SIGNS = {"loss": -1, "elbo": -1, "confidence": 1, "agreement": 1}  # losses are better when they are low
 RULES = (*SIGNS, "loss_if_sure")
-LEAST = 0.05  # of the samples, for the smaller side: no rule keeps a candidate below, if there is another
 
 
 def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
@@ -30,18 +30,21 @@ def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
 
 def settings_row(line: dict[str, Any]) -> str:
     """A setting's mean and standard deviation over seeds."""
-    cells = [LABELS[line["data"]], line["setting"], str(line["epochs"]), str(len(line["runs"]))]
+    setting = line["setting"] if line["framework"] == "torch" else f"{line['setting']} ({line['framework']})"
+    cells = [LABELS[line["data"]], setting, str(line["epochs"]), str(len(line["runs"]))]
     for score in ("ACC", "NMI", "DP", "ELBO"):
         values = [run[score] for run in line["runs"]]
-        cells.append(f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}".replace("-", "−"))
+        spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+        cells.append(f"{statistics.mean(values):.1f}{spread}".replace("-", "−"))
     return f"| {' | '.join(cells)} |"
 
 
 def kept(compared: dict[str, Any]) -> dict[str, float]:
     """What a candidate tells of the classes, in nats: one taken blindly, the one that each rule keeps, the best."""
     told, unsure = compared["information"], [1 - sure for sure in compared["confidence"]]
-    alive = [i for i, share in enumerate(compared["smaller"]) if share >= LEAST] or list(range(len(told)))
-    bound = max(SURE_ENOUGH * min(unsure[i] for i in alive), SURE)
+    alive = [i for i, share in enumerate(compared["smaller"]) if share >= Plan.min_share]
+    bound = sure_enough(min(unsure[i] for i in alive)) if alive else 1.0
+    alive = alive or list(range(len(told)))
     found = {"blindly": statistics.mean(told[i] for i in alive)}
     for rule in RULES:
         among = [i for i in alive if unsure[i] <= bound] if rule == "loss_if_sure" else alive

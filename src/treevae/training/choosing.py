@@ -59,10 +59,6 @@ def _leaf_losses(module: TreeVAEModule, samples: Samples, rule: str, seed: int) 
 # -- candidates -------------------------------------------------------------------------------------------------------
 
 
-SURE_ENOUGH = 1.5  # times as unsure as the surest candidate is, on average, and not less than
-SURE = 1e-3
-
-
 def compare(
     objective: Objective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
 ) -> CandidatesCompared:
@@ -74,21 +70,25 @@ def compare(
     weight = 1.0 if plan.candidate_rule in ("elbo", "held_out") else stage.kl_weight(stage.epochs - 1)
     losses = evaluate(objective, samples, weight, seed)
     right = objective.right()
-    smaller = torch.minimum(right.mean(1), 1 - right.mean(1))
-    scores = {"confidence": _sureness, "agreement": _agreement}.get(plan.candidate_rule, lambda _: -losses)(right)
+    smaller, unsure = torch.minimum(right.mean(1), 1 - right.mean(1)), torch.minimum(right, 1 - right).mean(1)
+    scores = {"confidence": 1 - unsure, "agreement": _agreement(right)}.get(plan.candidate_rule, -losses)
     alive = smaller >= plan.min_share
     if plan.candidate_rule == "loss_if_sure" and alive.any():
-        unsure = 1 - _sureness(right)
-        alive &= unsure <= max(SURE_ENOUGH * float(unsure[alive].min()), SURE)
+        alive &= unsure <= sure_enough(float(unsure[alive].min()))
     ranked = torch.where(alive, scores, -torch.inf) if alive.any() else scores
     return CandidatesCompared(
-        leaf, tuple(losses.tolist()), tuple(smaller.tolist()), tuple(scores.tolist()), int(ranked.argmax())
+        leaf=leaf,
+        losses=tuple(losses.tolist()),
+        smaller_shares=tuple(smaller.tolist()),
+        unsure=tuple(unsure.tolist()),
+        scores=tuple(scores.tolist()),
+        chosen=int(ranked.argmax()),
     )
 
 
-def _sureness(right: Tensor) -> Tensor:
-    """How sure each candidate is of its decisions, on average, from 1/2 to 1."""
-    return torch.maximum(right, 1 - right).mean(1)
+def sure_enough(least: float) -> float:
+    """How unsure a candidate may be to be kept by its loss, where the surest is unsure to this degree."""
+    return max(1.5 * least, 1e-3)
 
 
 def _agreement(right: Tensor) -> Tensor:

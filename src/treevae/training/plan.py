@@ -46,7 +46,8 @@ class Plan:
     batch_size: int = 256
     n_init: int = 1  # candidates for the first tree and for every split
     leaf_rule: str = "samples"  # which leaf is split: most samples, most loss, or most gain in a trial
-    # which is kept: by the loss as trained, at KL weight 1, on samples held out; sure, usual; loss of the surest
+    # the candidate kept: lowest loss as trained, at KL weight 1 (elbo), or that on samples held out; surest router;
+    # most like the others (agreement); lowest loss among the surest
     candidate_rule: str = "loss_if_sure"
     held_out: float = 0.1  # of the samples, by the candidate rule of this name
     repairs: int = 0  # times that, once the tree is grown, a leaf may be removed for a better split elsewhere
