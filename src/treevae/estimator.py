@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, asdict, fields
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -24,23 +23,20 @@ from .fitting import Fitting
 from .model.contrastive import VARIANTS
 from .model.evidence import BOUNDS, evidence
 from .model.likelihoods import LIKELIHOODS
-from .model.module import TreeVAEModule, weight_shapes
+from .model.module import TreeVAEModule
 from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
 from .model.scoring import score_terms
 from .model.stack import FRAMEWORKS
 from .recipes import RECIPES
+from .saving import Fitted, plain, restored_fit, restored_parameters, write
 from .training import checkpoint as files
-from .training.events import EpochEnded
 from .training.growing import Grove
-from .training.plan import LEAF_RULES, Plan, Stage
+from .training.plan import LEAF_RULES, Plan
 from .training.runfolder import RunFolder, fingerprint
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
 from .training.views import Augment, Views
 from .tree import Tree
 
-SAVED = {  # entries of a saved model; those of treevae 0.1.0 have no seconds
-    *("parameters", "architecture", "tree", "form", "plan", "history", "seconds", "scale", "feature_names"),
-}
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
 
@@ -293,10 +289,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         first = models[0]
         reader = clone(first)  # learns the features' number and names; an earlier fit stays whole until a new one ends
         X, form, arch, units, x = reader._check(X, save_every)
+        names = getattr(reader, "feature_names_in_", ())
         plan = first._plan(len(x))
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
-        parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
+        parameters = {name: plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
         identity = {}
         if checkpoint is not None:
             identity = {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
@@ -313,13 +310,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
                 if module is not None:
                     for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
                         parameter.data = parameter.data.clone()
-                    model.labels_ = over(module, samples, _winners(module)).cpu().numpy()
-                    model.module_, model.plan_ = module.eval(), plan
-                    model.history_, model.seconds_ = history, seconds
-                    model._form, model._units, model.n_features_in_ = form, units, reader.n_features_in_
-                    model.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
-                    if hasattr(reader, "feature_names_in_"):
-                        model.feature_names_in_ = reader.feature_names_in_
+                    labels = over(module, samples, _winners(module)).cpu().numpy()
+                    model._keep(Fitted(module.eval(), plan, labels, history, seconds, form, units, names))
 
         try:
             fitting.run(checkpoint, save_every, all(isinstance(state, Integral) for state in random_states))
@@ -330,6 +322,15 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         keep()
         for model in models:
             model._warn_of_fewer_leaves()
+
+    def _keep(self, found: Fitted) -> None:
+        """Become the model that was fitted."""
+        self.module_, self.plan_, self.labels_ = found.module, found.plan, found.labels
+        self.history_, self.seconds_ = found.history, found.seconds
+        self._form, self._units, self.n_features_in_ = found.form, found.units, found.form.n_features
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+        if len(found.feature_names):
+            self.feature_names_in_ = np.array(found.feature_names, dtype=object)
 
     def _plan(self, n_samples: int) -> Plan:
         """The stages of training on so many samples."""
@@ -572,20 +573,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safetensors file; :func:`treevae.load` reads it back."""
         check_is_fitted(self)
-        about = {
-            "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
-            "architecture": self.module_.arch.to_dict(),
-            "tree": self.tree_.to_json(),
-            "form": self._form.to_dict(),
-            "plan": asdict(self.plan_),
-            "history": self.history_,
-            "seconds": self.seconds_,
-            "scale": self._units.scale,
-            "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
-        }
-        tensors = {f"module.{name}": value for name, value in self.module_.state_dict().items()}
-        tensors |= {"labels": torch.from_numpy(self.labels_), "shift": torch.from_numpy(self._units.shift)}
-        files.write(path, about, tensors)
+        names = getattr(self, "feature_names_in_", ())
+        found = Fitted(
+            self.module_, self.plan_, self.labels_, self.history_, self.seconds_, self._form, self._units, names
+        )
+        write(path, self.get_params(deep=False), found)
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -787,78 +779,13 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
         There is none.
     """
     about, tensors = files.read(path)
-    TreeVAE(device=device)._device()  # an unusable device is not the file's fault
+    where = TreeVAE(device=device)._device()  # an unusable device is not the file's fault
     try:
-        return _restore(about, tensors, device)
+        model = TreeVAE(**restored_parameters(about) | {"device": device})
+        model._keep(restored_fit(about, tensors, where))
+        return model
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
-
-
-def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: str) -> TreeVAE:
-    """A fitted model from what its file says; sizes are compared before there is room made for them."""
-    if unknown := about.keys() - SAVED:
-        raise ValueError(f"unknown entries {sorted(unknown)}")
-    parameters = dict(about["parameters"])
-    if parameters["tree"] is not None:
-        parameters["tree"] = Tree.from_json(parameters["tree"])
-    model = TreeVAE(**parameters | {"device": device})
-    arch = files.rebuild(Architecture, about["architecture"])
-    model._form = files.rebuild(InputForm, about["form"])
-    stages = {name: files.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
-    model.plan_ = files.rebuild(Plan, about["plan"] | stages)
-    model.history_, model.seconds_ = _checked_history(about["history"], about.get("seconds", []))
-    tree = Tree.from_json(about["tree"])
-    model.labels_ = _checked_labels(tensors.pop("labels").numpy(), len(tree.leaves))
-    model._units = Units(tensors.pop("shift").numpy(), about["scale"])
-    model._form.check_fits(arch.input_shape)
-    model._units.check_fits(model._form.n_features)
-    model.n_features_in_ = model._form.n_features
-    if names := about["feature_names"]:
-        if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"feature_names are not the names of {model.n_features_in_} features")
-        model.feature_names_in_ = np.array(names, dtype=object)
-    weights = {name.removeprefix("module."): value for name, value in tensors.items()}
-    files.check_weights(weights, weight_shapes(arch, tree))
-    module = TreeVAEModule(arch, [tree], torch.Generator())
-    module.load_state_dict(weights)
-    model.module_ = module.to(model._device()).eval()
-    return model
-
-
-def _checked_history(history: Any, seconds: Any) -> tuple[list[dict[str, Any]], list[float]]:
-    """What happened in training and when, if it is told as :attr:`TreeVAE.history_` tells it."""
-    epoch = {field.name for field in fields(EpochEnded) if field.default is MISSING}
-    for entry in history:
-        if not isinstance(entry["event"], str) or (entry["event"] == "EpochEnded" and not epoch <= entry.keys()):
-            raise ValueError("the history has an entry that is no event of training")
-    if not isinstance(history, list) or not isinstance(seconds, list) or len(seconds) not in (0, len(history)):
-        raise ValueError("the history and its seconds are not lists of the same length")
-    return history, seconds
-
-
-def _checked_labels(labels: np.ndarray, n_leaves: int) -> np.ndarray:
-    if (
-        labels.ndim != 1
-        or labels.dtype != np.int64
-        or (labels.size and not 0 <= labels.min() <= labels.max() < n_leaves)
-    ):
-        raise ValueError(f"labels are not numbers of {n_leaves} clusters")
-    return labels
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as a JSON-able value; a RandomState cannot be written and becomes None."""
-    if isinstance(value, Tree):
-        return value.to_json()
-    if isinstance(value, np.random.RandomState):
-        return None
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, torch.device):
-        return str(value)
-    if callable(value):  # an augmentation of the user's own cannot be written either; a named one is its name
-        return None
-    return [_plain(part) for part in value] if isinstance(value, list | tuple | np.ndarray) else value
 
 
 def _per_level(name: str, value: int | Sequence[int], n: int) -> tuple[int, ...]:
