@@ -18,9 +18,10 @@ MAY_USE = {
     "progress": {"training"},
     "fitting": {"model", "training", "progress"},
     "recipes": set(),
+    "parameters": {"tree", "data", "model", "training"},
     "saving": {"tree", "data", "model", "training"},
-    "estimator": {"tree", "model", "training", "fitting", "data", "recipes", "saving"},
-    "baselines": {"tree", "model", "training", "progress", "data", "estimator"},
+    "estimator": {"tree", "model", "training", "fitting", "data", "recipes", "parameters", "saving"},
+    "baselines": {"tree", "model", "training", "progress", "data", "parameters", "estimator"},
     "view": {"writing", "tree", "data", "metrics", "model", "estimator"},
     "plot": {"view"},
     "experiments": {
