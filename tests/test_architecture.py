@@ -18,8 +18,10 @@ MAY_USE = {
     "progress": {"training"},
     "fitting": {"model", "training", "progress"},
     "recipes": set(),
-    "estimator": {"tree", "model", "training", "fitting", "data", "recipes"},
-    "baselines": {"tree", "model", "training", "progress", "data", "estimator"},
+    "parameters": {"tree", "data", "model", "training"},
+    "saving": {"tree", "data", "model", "training"},
+    "estimator": {"tree", "model", "training", "fitting", "data", "recipes", "parameters", "saving"},
+    "baselines": {"tree", "model", "training", "progress", "data", "parameters", "estimator"},
     "view": {"writing", "tree", "data", "metrics", "model", "estimator"},
     "plot": {"view"},
     "experiments": {
@@ -37,8 +39,9 @@ MAY_USE = {
     "subject": {"data", "recipes", "estimator", "view"},
     "serve": {"tree", "data", "training", "estimator", "view", "subject"},
     "demo": {"data", "metrics", "estimator", "baselines", "experiments", "view", "subject"},
-    "cli_paper": {"writing", "experiments"},
-    "cli": {
+    "cli_words": {"data", "estimator"},
+    "cli_run": {"training", "estimator"},
+    "cli_fit": {
         "writing",
         "data",
         "training",
@@ -47,11 +50,12 @@ MAY_USE = {
         "estimator",
         "view",
         "experiments",
-        "subject",
-        "serve",
-        "demo",
-        "cli_paper",
+        "cli_words",
+        "cli_run",
     },
+    "cli_view": {"view", "subject", "serve", "cli_words", "cli_run"},
+    "cli_paper": {"writing", "experiments", "cli_words"},
+    "cli": {"data", "estimator", "demo", "cli_words", "cli_run", "cli_fit", "cli_view", "cli_paper"},
 }
 
 

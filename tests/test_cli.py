@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from treevae import Tree, TreeVAE, cli, fitting, load
+from treevae import Tree, TreeVAE, cli_fit, fitting, load
 from treevae import demo as demo_module
 from treevae.baselines.ward import Ward
 from treevae.cli import app
@@ -100,7 +100,7 @@ def test_help_shows_an_example(command: str) -> None:
 
 
 def test_fit_offers_the_parameters_of_the_estimator_with_their_defaults() -> None:
-    ours = {name: parameter.default for name, parameter in inspect.signature(cli.fit).parameters.items()}
+    ours = {name: parameter.default for name, parameter in inspect.signature(cli_fit.fit).parameters.items()}
     theirs = {name: parameter.default for name, parameter in inspect.signature(TreeVAE).parameters.items()}
     not_offered = {"tree", "transformation_layers", "router_layers", "verbose", "random_state"}
     assert not not_offered & set(ours)
@@ -113,7 +113,7 @@ def test_fit_offers_the_parameters_of_the_estimator_with_their_defaults() -> Non
     [("likelihood", LIKELIHOODS), ("network", NETWORKS), ("framework", FRAMEWORKS), ("leaf_rule", LEAF_RULES)],
 )
 def test_help_names_all_that_is_allowed(option: str, allowed: Iterable[str]) -> None:
-    text = get_type_hints(cli.fit, include_extras=True)[option].__metadata__[0].help
+    text = get_type_hints(cli_fit.fit, include_extras=True)[option].__metadata__[0].help
     assert all(name in text for name in allowed)
 
 
@@ -498,7 +498,7 @@ def test_what_a_data_set_refuses(tmp_path, monkeypatch):
 
 def test_a_recipes_augmentation_can_be_turned_off(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr(cli, "_fit_in", lambda out, settings, *_, **__: asked.update(settings))
+    monkeypatch.setattr(cli_fit, "_fit_in", lambda out, settings, *_, **__: asked.update(settings))
     treevae("fit", "omniglot", "-o", tmp_path / "run", "--root", tmp_path, "--augment", "none")
     assert asked["options"]["augment"] is None
     assert asked["options"]["network"] == "deep_cnn"

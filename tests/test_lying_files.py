@@ -29,7 +29,7 @@ from PIL import Image, PngImagePlugin
 from safetensors.torch import save
 from test_sets import make_cifar10, make_idx, noise
 
-from treevae import Tree, TreeVAE, cli
+from treevae import Tree, TreeVAE, cli_fit
 from treevae import load as load_model
 from treevae.data import DataFileError, download, files, idx, load
 from treevae.data.files import read
@@ -703,7 +703,7 @@ def test_json_that_is_none(tmp_path: Path, text: str) -> None:
         Store(tmp_path).read(CELL)
     (tmp_path / "run.json").write_text(text)
     with refused(r"run\.json cannot be read", kind=ValueError):
-        cli._read_settings(tmp_path)
+        cli_fit._read_settings(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -714,7 +714,7 @@ def test_settings_of_a_run_that_lie(tmp_path: Path, change: dict[str, Any]) -> N
     settings = {"data": "x.npy", "found_at": "x.npy", "drop": [], "options": {}} | change
     (tmp_path / "run.json").write_text(json.dumps(settings))
     with refused(r"run\.json cannot be read", kind=ValueError):
-        cli._read_settings(tmp_path)
+        cli_fit._read_settings(tmp_path)
 
 
 def test_samples_under_a_name_that_no_file_can_have(tmp_path: Path) -> None:
@@ -722,7 +722,7 @@ def test_samples_under_a_name_that_no_file_can_have(tmp_path: Path) -> None:
         read("y" * 5000)
     settings = {"data": "nowhere.npy", "found_at": "y" * 5000, "drop": [], "options": {}}
     with refused("there is no file or folder nowhere.npy"):
-        cli._fit_in(tmp_path, settings, 30.0, start=False)
+        cli_fit._fit_in(tmp_path, settings, 30.0, start=False)
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_depth", 10**9), ("device", 1.5), ("device", ["cpu"])])

@@ -27,6 +27,7 @@ from treevae.experiments.records import record, record_of_labels
 from treevae.experiments.running import Failed, Finished, cells_of, jobs_of, run
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import SCORES, TABLES, Entry, Figure, Row, Score, Table
+from treevae.parameters import check_parameters
 from treevae.recipes import RECIPES
 
 SMALL = {"network": "mlp", "latent_dim": 2, "hidden_dim": 8, "n_leaves": 2}
@@ -74,7 +75,7 @@ def test_a_table_holds_together_and_is_rendered(table, tmp_path):
         assert row.method in tables.METHOD_TITLES
         assert len(row.entries) == len(table.columns)
         for entry in row.entries:
-            TreeVAE.recipe(row.data, **{**entry.changes, "tree": None})._check_parameters()
+            check_parameters(TreeVAE.recipe(row.data, **{**entry.changes, "tree": None}).get_params())
     found = showing.lines(table, Store(tmp_path), 1.0)
     assert {figure.ours for line in found for figure in line.figures} == {"not run"}
     for form in (showing.as_text, showing.as_markdown, showing.as_latex):

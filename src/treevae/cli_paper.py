@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .cli_words import INTERRUPTED
+
 if TYPE_CHECKING:
     from .experiments.running import Failed, Finished
 
-INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
 SEEDS = 10  # of the paper
 FIGURES = ("DP", "LP", "ACC", "NMI")
 

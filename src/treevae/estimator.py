@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, asdict, fields
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -17,30 +16,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .data.arrays import SMALLEST_SIDE, InputForm, read
+from .data.arrays import InputForm, read
 from .data.augment import AUGMENTATIONS
 from .data.units import Units
 from .fitting import Fitting
-from .model.contrastive import VARIANTS
 from .model.evidence import BOUNDS, evidence
-from .model.likelihoods import LIKELIHOODS
-from .model.module import TreeVAEModule, weight_shapes
-from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
+from .model.module import TreeVAEModule
+from .model.networks import Architecture
 from .model.scoring import score_terms
-from .model.stack import FRAMEWORKS
+from .parameters import architecture, check_parameters, device_of, positive
 from .recipes import RECIPES
+from .saving import Fitted, plain, restored_fit, restored_parameters, write
 from .training import checkpoint as files
-from .training.events import EpochEnded
 from .training.growing import Grove
-from .training.plan import LEAF_RULES, Plan, Stage
+from .training.plan import Plan
 from .training.runfolder import RunFolder, fingerprint
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
 from .training.views import Augment, Views
 from .tree import Tree
 
-SAVED = {  # entries of a saved model; those of treevae 0.1.0 have no seconds
-    *("parameters", "architecture", "tree", "form", "plan", "history", "seconds", "scale", "feature_names"),
-}
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
 
@@ -293,16 +287,17 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         first = models[0]
         reader = clone(first)  # learns the features' number and names; an earlier fit stays whole until a new one ends
         X, form, arch, units, x = reader._check(X, save_every)
+        names = getattr(reader, "feature_names_in_", ())
         plan = first._plan(len(x))
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
-        parameters = {name: _plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
+        parameters = {name: plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
         identity = {}
         if checkpoint is not None:
             identity = {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
             if callable(first.augment):  # it has no name that says what it does; what it does is
                 identity["augment"] = fingerprint(first._try_augmentation(x, form, arch.likelihood).cpu().numpy())
-        samples = Samples(x, first._device(), largest=arch.largest_activation)
+        samples = Samples(x, device_of(first.device), largest=arch.largest_activation)
         grove = partial(Grove, arch, samples, plan, tree=first.tree, augment=first._augmentation())
         fitting = Fitting(grove, seeds, identity, first.verbose)
 
@@ -313,13 +308,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
                 if module is not None:
                     for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
                         parameter.data = parameter.data.clone()
-                    model.labels_ = over(module, samples, _winners(module)).cpu().numpy()
-                    model.module_, model.plan_ = module.eval(), plan
-                    model.history_, model.seconds_ = history, seconds
-                    model._form, model._units, model.n_features_in_ = form, units, reader.n_features_in_
-                    model.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
-                    if hasattr(reader, "feature_names_in_"):
-                        model.feature_names_in_ = reader.feature_names_in_
+                    labels = over(module, samples, _winners(module)).cpu().numpy()
+                    model._keep(Fitted(module.eval(), plan, labels, history, seconds, form, units, names))
 
         try:
             fitting.run(checkpoint, save_every, all(isinstance(state, Integral) for state in random_states))
@@ -330,6 +320,15 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         keep()
         for model in models:
             model._warn_of_fewer_leaves()
+
+    def _keep(self, found: Fitted) -> None:
+        """Become the model that was fitted."""
+        self.module_, self.plan_, self.labels_ = found.module, found.plan, found.labels
+        self.history_, self.seconds_ = found.history, found.seconds
+        self._form, self._units, self.n_features_in_ = found.form, found.units, found.form.n_features
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+        if len(found.feature_names):
+            self.feature_names_in_ = np.array(found.feature_names, dtype=object)
 
     def _plan(self, n_samples: int) -> Plan:
         """The stages of training on so many samples."""
@@ -351,11 +350,12 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _check(self, X: Any, save_every: float) -> tuple[np.ndarray, InputForm, Architecture, Units, torch.Tensor]:
         """X as a matrix, its form, the networks for it, its units, and what the model will see; or an error."""
-        self._check_parameters()
+        given = self.get_params(deep=False)
+        check_parameters(given)
         if not (isinstance(save_every, Real) and save_every >= 0):
             raise ValueError(f"save_every={save_every!r} must be a number of seconds, 0 or more")
         X, form = self._read(X)
-        arch = self._architecture(form, X)
+        arch = architecture(given, form, X)
         units = Units.of(form, arch.likelihood, X)
         x = units.to_model(X, arch.likelihood)
         self._check_samples(x)
@@ -376,7 +376,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
                     f"{float(x.max()):g}"
                 )
         views = Views(augment, form.shape, 1)
-        views.draw(x[None, : self._batch_rows(len(x))].to(self._device()), [0])
+        views.draw(x[None, : self._batch_rows(len(x))].to(device_of(self.device)), [0])
         low, high = float(views.held.min()), float(views.held.max())
         if not np.isfinite(low + high):
             raise ValueError("augment returned NaN or infinity for the first samples of X")
@@ -471,7 +471,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         check_is_fitted(self)
         if bound not in BOUNDS:
             raise ValueError(f"bound={bound!r}; allowed are 'iwae' (a lower bound) and 'paper' (to compare with it)")
-        n = _positive("draws", draws)
+        n = positive("draws", draws)
         estimate = self._ask(X, lambda x: evidence(self.module_, x, n, bound), light=False)
         return self._units.log_density(estimate, self._form.n_features)
 
@@ -528,7 +528,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         elif leaf is not None:
             node = self._node_of(leaf)
         with torch.no_grad():
-            drawn = self.module_.generate(_positive("n", n), self._generator(random_state), node, float(temperature))
+            drawn = self.module_.generate(positive("n", n), self._generator(random_state), node, float(temperature))
         return self._to_user(drawn.cpu().numpy())
 
     def sample_all_leaves(self, n: int = 1, random_state: Any = None) -> np.ndarray:
@@ -538,7 +538,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         """
         check_is_fitted(self)
         with torch.no_grad():
-            drawn = self.module_.generate_all(_positive("n", n), self._generator(random_state))
+            drawn = self.module_.generate_all(positive("n", n), self._generator(random_state))
         return self._to_user(drawn.cpu().numpy())
 
     def interpolate(self, X: Any, steps: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -560,7 +560,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             The probability of each cluster.
         """
         check_is_fitted(self)
-        if _positive("steps", steps) < 2:
+        if positive("steps", steps) < 2:
             raise ValueError(f"steps={steps} must be at least 2, the two ends")
         x = self._to_model(X).to(self._where())
         if len(x) != 2:
@@ -572,20 +572,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safetensors file; :func:`treevae.load` reads it back."""
         check_is_fitted(self)
-        about = {
-            "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
-            "architecture": self.module_.arch.to_dict(),
-            "tree": self.tree_.to_json(),
-            "form": self._form.to_dict(),
-            "plan": asdict(self.plan_),
-            "history": self.history_,
-            "seconds": self.seconds_,
-            "scale": self._units.scale,
-            "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
-        }
-        tensors = {f"module.{name}": value for name, value in self.module_.state_dict().items()}
-        tensors |= {"labels": torch.from_numpy(self.labels_), "shift": torch.from_numpy(self._units.shift)}
-        files.write(path, about, tensors)
+        names = getattr(self, "feature_names_in_", ())
+        found = Fitted(
+            self.module_, self.plan_, self.labels_, self.history_, self.seconds_, self._form, self._units, names
+        )
+        write(path, self.get_params(deep=False), found)
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -650,113 +641,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             raise ValueError(f"leaf={leaf!r}; the clusters are numbered 0 to {n - 1}")
         return self.tree_.leaves[int(leaf)]
 
-    def _device(self) -> torch.device:
-        """The device to use; raises if there is no such device here."""
-        name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
-        try:
-            return torch.empty(0, device=name).device
-        except (RuntimeError, AssertionError, TypeError) as error:  # an unknown name; a torch built without it; no name
-            reason = str(error).splitlines()[0]
-            raise ValueError(f"device={self.device!r} cannot be used: {reason}. Use 'auto' or 'cpu'") from error
-
     def _generator(self, random_state: Any) -> torch.Generator:
         chance = check_random_state(self.random_state if random_state is None else random_state)
         return torch.Generator(self._where()).manual_seed(int(chance.randint(2**31 - 1)))
-
-    def _architecture(self, form: InputForm, X: np.ndarray) -> Architecture:
-        """The networks' shapes for this data."""
-        likelihood, network = self.likelihood, self.network
-        if likelihood == "auto":
-            in_unit = X.min() >= 0 and X.max() <= 1
-            if form.is_image:
-                likelihood = "bernoulli" if form.shape[0] == 1 else "gaussian"
-            else:
-                likelihood = "bernoulli" if in_unit else "gaussian_learnt"
-        if network == "auto":
-            network = "cnn" if form.is_image else "mlp"
-        if network in IMAGE_NETWORKS:
-            if not form.is_image:
-                raise ValueError(f"network={network!r} needs images, (n, h, w) or with channels; X has shape {X.shape}")
-            if min(form.shape[1:]) < SMALLEST_SIDE:
-                raise ValueError(
-                    f"network={network!r} needs images of at least {SMALLEST_SIDE} pixels a side, X has images of "
-                    f"shape {form.user_shape}; use network='mlp'"
-                )
-            if network == "deep_cnn" and form.shape[1:] != DEEP_CNN_SIZE:
-                raise ValueError(
-                    f"network='deep_cnn' needs images of 28 x 28 pixels, X has images of shape {form.user_shape}; "
-                    "resize them, or use network='cnn' or 'resnet'"
-                )
-        return Architecture(
-            form.shape,
-            network,
-            likelihood,
-            _per_level("latent_dim", self.latent_dim, self.max_depth + 1),
-            _per_level("hidden_dim", self.hidden_dim, self.max_depth),
-            int(self.transformation_layers),
-            int(self.router_layers),
-            self._n_projections(),
-            self.framework,
-        )
-
-    def _n_projections(self) -> int:
-        """How many d, from the deepest on, the contrastive loss looks at."""
-        if self.contrastive_weight == 0:
-            return 0
-        return {"both": self.max_depth + 1, "bottom_up": self.max_depth + 1, "encoder": 1}.get(self.contrastive_loss, 0)
-
-    def _check_parameters(self) -> None:
-        self._device()
-        if self.tree is None or self.max_depth != 0:  # a given tree may be the root alone
-            _positive("max_depth", self.max_depth)
-        if self.max_depth >= MOST_LAYERS:
-            raise ValueError(f"max_depth={self.max_depth} must be less than {MOST_LAYERS}")
-        for name in ("n_leaves", "transformation_layers", "router_layers", "n_init", "epochs", "batch_size"):
-            _positive(name, getattr(self, name))
-        if not (isinstance(self.learning_rate, Real) and 0 < self.learning_rate < np.inf):
-            raise ValueError(f"learning_rate={self.learning_rate!r} must be a positive number")
-        for name, allowed in (
-            ("likelihood", ("auto", *LIKELIHOODS)),
-            ("network", ("auto", *NETWORKS)),
-            ("framework", FRAMEWORKS),
-            ("leaf_rule", LEAF_RULES),
-            ("contrastive_loss", VARIANTS),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}={getattr(self, name)!r}; allowed are {', '.join(map(repr, allowed))}")
-        self._check_augmentation()
-        if self.tree is not None:
-            if not isinstance(self.tree, Tree):
-                raise ValueError(f"tree={self.tree!r} must be a treevae.Tree or None")
-            if self.tree.height > self.max_depth:
-                raise ValueError(
-                    f"tree has height {self.tree.height}, but max_depth={self.max_depth}; raise max_depth to at least "
-                    "the height"
-                )
-        elif not 2 <= self.n_leaves <= 2**self.max_depth:
-            raise ValueError(
-                f"n_leaves={self.n_leaves} does not fit: a tree has at least 2 leaves, and with "
-                f"max_depth={self.max_depth} at most {2**self.max_depth}; raise max_depth for more"
-            )
-        if self.batch_size < 2:
-            raise ValueError(f"batch_size={self.batch_size} must be at least 2: batch norm needs two samples")
-
-    def _check_augmentation(self) -> None:
-        if not (self.augment is None or callable(self.augment) or self.augment in AUGMENTATIONS):
-            raise ValueError(
-                f"augment={self.augment!r}; allowed are {', '.join(map(repr, AUGMENTATIONS))}, a function of a batch, "
-                "or None"
-            )
-        weight = self.contrastive_weight
-        if not (isinstance(weight, Real) and 0 <= weight < np.inf):
-            raise ValueError(f"contrastive_weight={weight!r} must be a number, 0 or more")
-        if weight > 0 and self.augment is None:
-            raise ValueError(
-                f"contrastive_weight={weight} compares augmented versions of each sample, but augment is None; set "
-                "augment, or contrastive_weight=0"
-            )
-        if weight > 0 and self.batch_size < 4:
-            raise ValueError(f"batch_size={self.batch_size} must be at least 4 with a contrastive loss: two samples")
 
     @staticmethod
     def _check_samples(x: torch.Tensor) -> None:
@@ -787,91 +674,13 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
         There is none.
     """
     about, tensors = files.read(path)
-    TreeVAE(device=device)._device()  # an unusable device is not the file's fault
+    where = device_of(device)  # an unusable device is not the file's fault
     try:
-        return _restore(about, tensors, device)
+        model = TreeVAE(**restored_parameters(about) | {"device": device})
+        model._keep(restored_fit(about, tensors, where))
+        return model
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
-
-
-def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: str) -> TreeVAE:
-    """A fitted model from what its file says; sizes are compared before there is room made for them."""
-    if unknown := about.keys() - SAVED:
-        raise ValueError(f"unknown entries {sorted(unknown)}")
-    parameters = dict(about["parameters"])
-    if parameters["tree"] is not None:
-        parameters["tree"] = Tree.from_json(parameters["tree"])
-    model = TreeVAE(**parameters | {"device": device})
-    arch = files.rebuild(Architecture, about["architecture"])
-    model._form = files.rebuild(InputForm, about["form"])
-    stages = {name: files.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
-    model.plan_ = files.rebuild(Plan, about["plan"] | stages)
-    model.history_, model.seconds_ = _checked_history(about["history"], about.get("seconds", []))
-    tree = Tree.from_json(about["tree"])
-    model.labels_ = _checked_labels(tensors.pop("labels").numpy(), len(tree.leaves))
-    model._units = Units(tensors.pop("shift").numpy(), about["scale"])
-    model._form.check_fits(arch.input_shape)
-    model._units.check_fits(model._form.n_features)
-    model.n_features_in_ = model._form.n_features
-    if names := about["feature_names"]:
-        if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"feature_names are not the names of {model.n_features_in_} features")
-        model.feature_names_in_ = np.array(names, dtype=object)
-    weights = {name.removeprefix("module."): value for name, value in tensors.items()}
-    files.check_weights(weights, weight_shapes(arch, tree))
-    module = TreeVAEModule(arch, [tree], torch.Generator())
-    module.load_state_dict(weights)
-    model.module_ = module.to(model._device()).eval()
-    return model
-
-
-def _checked_history(history: Any, seconds: Any) -> tuple[list[dict[str, Any]], list[float]]:
-    """What happened in training and when, if it is told as :attr:`TreeVAE.history_` tells it."""
-    epoch = {field.name for field in fields(EpochEnded) if field.default is MISSING}
-    for entry in history:
-        if not isinstance(entry["event"], str) or (entry["event"] == "EpochEnded" and not epoch <= entry.keys()):
-            raise ValueError("the history has an entry that is no event of training")
-    if not isinstance(history, list) or not isinstance(seconds, list) or len(seconds) not in (0, len(history)):
-        raise ValueError("the history and its seconds are not lists of the same length")
-    return history, seconds
-
-
-def _checked_labels(labels: np.ndarray, n_leaves: int) -> np.ndarray:
-    if (
-        labels.ndim != 1
-        or labels.dtype != np.int64
-        or (labels.size and not 0 <= labels.min() <= labels.max() < n_leaves)
-    ):
-        raise ValueError(f"labels are not numbers of {n_leaves} clusters")
-    return labels
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as a JSON-able value; a RandomState cannot be written and becomes None."""
-    if isinstance(value, Tree):
-        return value.to_json()
-    if isinstance(value, np.random.RandomState):
-        return None
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, torch.device):
-        return str(value)
-    if callable(value):  # an augmentation of the user's own cannot be written either; a named one is its name
-        return None
-    return [_plain(part) for part in value] if isinstance(value, list | tuple | np.ndarray) else value
-
-
-def _per_level(name: str, value: int | Sequence[int], n: int) -> tuple[int, ...]:
-    sizes = (_positive(name, value),) * n if np.ndim(value) == 0 else tuple(_positive(name, v) for v in value)  # type: ignore[union-attr]
-    if len(sizes) != n:
-        raise ValueError(f"{name}={value!r} has {len(sizes)} sizes; give one number, or {n} of them for this max_depth")
-    return sizes
-
-
-def _positive(name: str, value: Any) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
-    return int(value)
 
 
 def _winners(module: TreeVAEModule) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -17,7 +17,8 @@ from mutations import EDGES, WORDS, any_bytes, json_text, places
 from safetensors.torch import load as unpacked
 from safetensors.torch import save
 
-from treevae import TreeVAE, cli, load
+from treevae import TreeVAE, load
+from treevae.cli_words import drawing
 from treevae.training import loop
 from treevae.training.checkpoint import CHECKSUM, KEY, ModelFileError, _checksum
 from treevae.training.growing import Grove
@@ -191,7 +192,7 @@ def load_models(folder: Path) -> None:
                 raise RuntimeError("a model that cannot be asked") from error
         assert model.sample(2, random_state=0).shape == (2, *X.shape[1:])
         assert str(model.tree_)
-        cli._drawing(model)
+        drawing(model)
 
 
 def load_states(folder: Path) -> None:

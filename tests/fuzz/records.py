@@ -9,7 +9,7 @@ from loader import Loader, normal, one_of
 from models import TINY
 from mutations import any_json
 
-from treevae import cli
+from treevae import cli_fit
 from treevae.data import DataFileError
 from treevae.experiments import showing
 from treevae.experiments.methods import METHODS
@@ -49,9 +49,9 @@ def valid_run(folder: Path) -> None:
 
 def load_run(folder: Path) -> None:
     """All that ``treevae fit --resume`` does before it trains."""
-    cli._fit_and_write = lambda *_: None  # type: ignore[assignment]
-    cli.typer.echo = lambda *_, **__: None  # type: ignore[assignment]
-    cli._fit_in(folder, cli._read_settings(folder), 30.0, start=False)
+    cli_fit._fit_and_write = lambda *_: None  # type: ignore[assignment]
+    cli_fit.typer.echo = lambda *_, **__: None  # type: ignore[assignment]
+    cli_fit._fit_in(folder, cli_fit._read_settings(folder), 30.0, start=False)
 
 
 FILES = (f"{CELL.name}.json", "running/some-job/job.json")

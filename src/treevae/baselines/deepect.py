@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..data.arrays import read
 from ..data.units import Units
 from ..estimator import TreeVAE
+from ..parameters import architecture, check_parameters, device_of
 from ..progress import Progress
 from ..training.plan import Stage
 from ..training.samples import LIGHT_CHUNK, Samples, over
@@ -123,7 +124,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         """Train the autoencoder, grow the tree on X and return self; X is as in :class:`~treevae.TreeVAE`."""
         like, reader = self._like(), clone(self)  # an earlier fit stays whole until this one ends
         X, form = read(reader, X, None, self.likelihood == "gaussian")
-        arch = like._architecture(form, X)
+        arch = architecture(like.get_params(deep=False), form, X)
         arch = replace(arch, likelihood="gaussian" if arch.likelihood == "gaussian_learnt" else arch.likelihood)
         units = Units.of(form, arch.likelihood, X)
         x = units.to_model(X, arch.likelihood)
@@ -131,7 +132,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         if self.augment is not None:
             like._try_augmentation(x, form, arch.likelihood)
 
-        samples, augment = Samples(x, like._device()), like._augmentation()
+        samples, augment = Samples(x, device_of(self.device)), like._augmentation()
         views = None if augment is None else Views(augment, form.shape, 1)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         module = Autoencoder(arch, torch.Generator().manual_seed(seed)).to(samples.device)
@@ -187,7 +188,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             learning_rate=self.learning_rate,
             device=self.device,
         )
-        like._check_parameters()
+        check_parameters(like.get_params(deep=False))
         for name, least in (("n_clusters", 2), ("latent_dim", 1), ("pretrain_epochs", 0), ("split_every", 1)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:

@@ -1,0 +1,51 @@
+"""What the commands say: counts, shapes, the tree, names of samples, what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from .data.files import Table
+    from .estimator import TreeVAE
+
+INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
+
+
+def drawing(model: TreeVAE, notes: Sequence[str] | None = None) -> str:
+    """The tree with the number of training samples at each node, and a note at each leaf where there are any."""
+    import numpy as np
+
+    tree = model.tree_
+    sizes = dict(zip(tree.leaves, np.bincount(model.labels_, minlength=len(tree.leaves)).tolist(), strict=True))
+
+    def describe(node: int) -> str:
+        if not tree.is_leaf(node):
+            return count(sum(sizes[leaf] for leaf in tree.leaves_below(node)), "sample")
+        k = tree.leaves.index(node)
+        return f"cluster {k}: {count(sizes[node], 'sample')}" + ("" if notes is None else f", {notes[k]}")
+
+    return tree.draw(describe)
+
+
+def sample_names(table: Table) -> Sequence[Any]:
+    """What the samples are called: the files of pictures, else numbers."""
+    return table.sample_names or range(len(table.X))
+
+
+def count(n: int, what: str) -> str:
+    """So many of something."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def times(shape: Iterable[int]) -> str:
+    """A shape as one reads it: 28 × 28."""
+    return " × ".join(map(str, shape))
+
+
+def say_written(paths: Sequence[Path]) -> None:
+    """Say which files were written."""
+    typer.echo("Wrote " + ", ".join(map(str, paths)))

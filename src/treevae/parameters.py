@@ -1,0 +1,156 @@
+"""What TreeVAE's parameters may be, and which networks they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+
+from .data.arrays import SMALLEST_SIDE, InputForm
+from .data.augment import AUGMENTATIONS
+from .model.contrastive import VARIANTS
+from .model.likelihoods import LIKELIHOODS
+from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
+from .model.stack import FRAMEWORKS
+from .training.plan import LEAF_RULES
+from .tree import Tree
+
+COUNTS = ("n_leaves", "transformation_layers", "router_layers", "n_init", "epochs", "batch_size")
+CHOICES = {
+    "likelihood": ("auto", *LIKELIHOODS),
+    "network": ("auto", *NETWORKS),
+    "framework": FRAMEWORKS,
+    "leaf_rule": LEAF_RULES,
+    "contrastive_loss": VARIANTS,
+}
+
+
+def check_parameters(given: Mapping[str, Any]) -> None:
+    """Raise unless the parameters, by name, can be used whatever the samples are."""
+    device_of(given["device"])
+    tree, max_depth = given["tree"], given["max_depth"]
+    rate: float = given["learning_rate"]
+    if tree is None or max_depth != 0:  # a given tree may be the root alone
+        positive("max_depth", max_depth)
+    if max_depth >= MOST_LAYERS:
+        raise ValueError(f"max_depth={max_depth} must be less than {MOST_LAYERS}")
+    for name in COUNTS:
+        positive(name, given[name])
+    if not (isinstance(rate, Real) and 0 < rate < np.inf):
+        raise ValueError(f"learning_rate={rate!r} must be a positive number")
+    for name, allowed in CHOICES.items():
+        if given[name] not in allowed:
+            raise ValueError(f"{name}={given[name]!r}; allowed are {', '.join(map(repr, allowed))}")
+    _check_augmentation(given["augment"], given["contrastive_weight"], given["batch_size"])
+    _check_tree(tree, max_depth, given["n_leaves"])
+    if given["batch_size"] < 2:
+        raise ValueError(f"batch_size={given['batch_size']} must be at least 2: batch norm needs two samples")
+
+
+def _check_augmentation(augment: Any, weight: float, batch_size: int) -> None:
+    if not (augment is None or callable(augment) or augment in AUGMENTATIONS):
+        raise ValueError(
+            f"augment={augment!r}; allowed are {', '.join(map(repr, AUGMENTATIONS))}, a function of a batch, or None"
+        )
+    if not (isinstance(weight, Real) and 0 <= weight < np.inf):
+        raise ValueError(f"contrastive_weight={weight!r} must be a number, 0 or more")
+    if weight > 0 and augment is None:
+        raise ValueError(
+            f"contrastive_weight={weight} compares augmented versions of each sample, but augment is None; set "
+            "augment, or contrastive_weight=0"
+        )
+    if weight > 0 and batch_size < 4:
+        raise ValueError(f"batch_size={batch_size} must be at least 4 with a contrastive loss: two samples")
+
+
+def _check_tree(tree: Any, max_depth: int, n_leaves: int) -> None:
+    """Raise unless a given tree, or one that grows to so many leaves, fits into the depth."""
+    if tree is not None:
+        if not isinstance(tree, Tree):
+            raise ValueError(f"tree={tree!r} must be a treevae.Tree or None")
+        if tree.height > max_depth:
+            raise ValueError(
+                f"tree has height {tree.height}, but max_depth={max_depth}; raise max_depth to at least the height"
+            )
+    elif not 2 <= n_leaves <= 2**max_depth:
+        raise ValueError(
+            f"n_leaves={n_leaves} does not fit: a tree has at least 2 leaves, and with max_depth={max_depth} at most "
+            f"{2**max_depth}; raise max_depth for more"
+        )
+
+
+def device_of(name: Any) -> torch.device:
+    """The device of that name; "auto" is a CUDA GPU if there is one. Raises if there is no such device here."""
+    found = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        return torch.empty(0, device=found).device
+    except (RuntimeError, AssertionError, TypeError) as error:  # an unknown name; a torch built without it; no name
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device={name!r} cannot be used: {reason}. Use 'auto' or 'cpu'") from error
+
+
+def architecture(given: Mapping[str, Any], form: InputForm, X: np.ndarray) -> Architecture:
+    """The networks' shapes for this data."""
+    likelihood, network = given["likelihood"], given["network"]
+    if likelihood == "auto":
+        in_unit = X.min() >= 0 and X.max() <= 1
+        if form.is_image:
+            likelihood = "bernoulli" if form.shape[0] == 1 else "gaussian"
+        else:
+            likelihood = "bernoulli" if in_unit else "gaussian_learnt"
+    if network == "auto":
+        network = "cnn" if form.is_image else "mlp"
+    if network in IMAGE_NETWORKS:
+        _check_images(network, form, X)
+    return Architecture(
+        form.shape,
+        network,
+        likelihood,
+        _per_level("latent_dim", given["latent_dim"], given["max_depth"] + 1),
+        _per_level("hidden_dim", given["hidden_dim"], given["max_depth"]),
+        int(given["transformation_layers"]),
+        int(given["router_layers"]),
+        _n_projections(given),
+        given["framework"],
+    )
+
+
+def _check_images(network: str, form: InputForm, X: np.ndarray) -> None:
+    """Raise unless the samples are images that this network takes."""
+    if not form.is_image:
+        raise ValueError(f"network={network!r} needs images, (n, h, w) or with channels; X has shape {X.shape}")
+    if min(form.shape[1:]) < SMALLEST_SIDE:
+        raise ValueError(
+            f"network={network!r} needs images of at least {SMALLEST_SIDE} pixels a side, X has images of "
+            f"shape {form.user_shape}; use network='mlp'"
+        )
+    if network == "deep_cnn" and form.shape[1:] != DEEP_CNN_SIZE:
+        raise ValueError(
+            f"network='deep_cnn' needs images of 28 x 28 pixels, X has images of shape {form.user_shape}; "
+            "resize them, or use network='cnn' or 'resnet'"
+        )
+
+
+def _n_projections(given: Mapping[str, Any]) -> int:
+    """How many d, from the deepest on, the contrastive loss looks at."""
+    if given["contrastive_weight"] == 0:
+        return 0
+    all_of_them = given["max_depth"] + 1
+    return {"both": all_of_them, "bottom_up": all_of_them, "encoder": 1}.get(given["contrastive_loss"], 0)
+
+
+def _per_level(name: str, value: int | Sequence[int], n: int) -> tuple[int, ...]:
+    sizes = (positive(name, value),) * n if np.ndim(value) == 0 else tuple(positive(name, v) for v in value)  # type: ignore[union-attr]
+    if len(sizes) != n:
+        raise ValueError(f"{name}={value!r} has {len(sizes)} sizes; give one number, or {n} of them for this max_depth")
+    return sizes
+
+
+def positive(name: str, value: Any) -> int:
+    """The value, if it is a whole number of at least 1."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+    return int(value)
