@@ -1,6 +1,6 @@
 """What lowers the spread over seeds? Candidates and the rules by which one is kept, the choice of the leaf, repairs.
 
-    python benchmarks/spread.py fashion --root DATA [--epochs 38] [--seeds 10] [--only NAME …] [--framework NAME]
+    python benchmarks/spread.py fashion --root DATA [--epochs 38] [--seeds 10] [--only NAME …] [--layers NAME]
 
 Ten seeds side by side for each setting; labels are used for the scores alone. Every setting is a line of the file, and
 one that is there already is left out, so that a run that was stopped goes on. Where candidates were compared, the line
@@ -26,7 +26,7 @@ from torch import Tensor
 from treevae import TreeVAE
 from treevae.data import load
 from treevae.experiments.records import elbo_terms, name_of, scores, versions
-from treevae.model.stack import FRAMEWORKS
+from treevae.model.stack import LAYER_DEFAULTS
 from treevae.training import choosing, growing
 from treevae.training.events import CandidatesCompared
 from treevae.training.objectives import Objective
@@ -106,7 +106,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=38, help="of a growth stage; 150 is the paper's schedule")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), metavar="NAME", help="some of the settings")
-    parser.add_argument("--framework", choices=list(FRAMEWORKS), default="torch", help="whose norms and first weights")
+    parser.add_argument(
+        "--layers",
+        dest="framework",
+        choices=list(LAYER_DEFAULTS),
+        default="torch",
+        help="whose norms and first weights",
+    )
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     out = given.out or Path(__file__).parent / "results" / f"spread-{given.data}.jsonl"
@@ -122,7 +128,7 @@ def main() -> None:
         started = time.perf_counter()
         Planned.changes = SETTINGS[name]
         growing.compare = watched = Watched(data.y_train)
-        model = Planned.recipe(given.data, epochs=given.epochs, framework=given.framework, verbose=True)
+        model = Planned.recipe(given.data, epochs=given.epochs, layer_defaults=given.framework, verbose=True)
         models = model.fit_seeds(data.x_train, range(given.seeds))
         seconds = time.perf_counter() - started
         found = [

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from treevae import TreeVAE
 from treevae.data import load
 from treevae.experiments.records import elbo_terms, name_of, scores, versions
-from treevae.model.stack import FRAMEWORKS, Framework
+from treevae.model.stack import LAYER_DEFAULTS, LayerDefaults
 
 
 def main() -> None:
@@ -33,11 +33,11 @@ def main() -> None:
     parser.add_argument("--glorot", action="store_true")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tensorflow_settings.jsonl")
     given = parser.parse_args()
-    FRAMEWORKS["given here"] = Framework(given.epsilon, given.momentum, given.glorot)
+    LAYER_DEFAULTS["tensorflow"] = LayerDefaults(given.epsilon, given.momentum, given.glorot)  # in its place
     warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     data = load(given.data, given.root)
     assert data.y_test is not None
-    model = TreeVAE.recipe(given.data, framework="given here")
+    model = TreeVAE.recipe(given.data, layer_defaults="tensorflow")
     model.set_params(epochs=max(1, round(model.epochs * given.scale)), verbose=True)
     for seed, one in enumerate(model.fit_seeds(data.x_train, range(given.seeds))):
         about = {name: vars(given)[name] for name in ("data", "scale", "epsilon", "momentum", "glorot")}

@@ -24,7 +24,7 @@ from treevae.demo import SCORES, Demo
 from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
 from treevae.model.likelihoods import LIKELIHOODS
 from treevae.model.networks import NETWORKS
-from treevae.model.stack import FRAMEWORKS
+from treevae.model.stack import LAYER_DEFAULTS
 from treevae.training.events import TreeChanged
 from treevae.training.loop import DivergedError
 from treevae.training.plan import LEAF_RULES
@@ -110,7 +110,7 @@ def test_fit_offers_the_parameters_of_the_estimator_with_their_defaults() -> Non
 
 @pytest.mark.parametrize(
     ("option", "allowed"),
-    [("likelihood", LIKELIHOODS), ("network", NETWORKS), ("framework", FRAMEWORKS), ("leaf_rule", LEAF_RULES)],
+    [("likelihood", LIKELIHOODS), ("network", NETWORKS), ("layer_defaults", LAYER_DEFAULTS), ("leaf_rule", LEAF_RULES)],
 )
 def test_help_names_all_that_is_allowed(option: str, allowed: Iterable[str]) -> None:
     text = get_type_hints(cli_fit.fit, include_extras=True)[option].__metadata__[0].help

@@ -693,6 +693,20 @@ def test_fewer_leaves_than_asked_for_are_announced():
         TreeVAE(**SMALL | {"n_leaves": 32, "epochs": 1}).fit(VECTORS)
 
 
+def test_norms_that_lag_behind_are_announced():
+    with pytest.warns(ConvergenceWarning, match=r"layer_defaults='tensorflow' keeps 0\.99"):
+        TreeVAE(**SMALL | {"epochs": 1}, layer_defaults="tensorflow").fit(VECTORS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TreeVAE(**SMALL | {"epochs": 100, "n_leaves": 2, "batch_size": 32}, layer_defaults="tensorflow").fit(VECTORS)
+
+
+@pytest.mark.parametrize("wrong", [["torch"], "keras"])
+def test_layer_defaults_that_do_not_exist_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"layer_defaults=.*allowed are 'torch', 'tensorflow'"):
+        TreeVAE(**SMALL, layer_defaults=wrong).fit(VECTORS)
+
+
 def test_many_samples_come_in_blocks(grey):
     drawn = grey.sample(600, leaf=1, random_state=0)
     assert drawn.shape == (600, 9, 11)

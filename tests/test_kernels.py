@@ -32,11 +32,11 @@ from treevae.model.kernels import (
     weigh,
 )
 from treevae.model.layout import RowSums
-from treevae.model.stack import FRAMEWORKS
+from treevae.model.stack import LAYER_DEFAULTS
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
-TORCHS = FRAMEWORKS["torch"].norms
+TORCHS = LAYER_DEFAULTS["torch"].norms
 BFLOAT16_ROUNDING = 2**-7 if INTERPRETED else 2**-8  # the interpreter cuts bits off instead of rounding them
 
 RESAMPLED = {  # a layer, the size it reads, and what torch has for it
@@ -100,7 +100,7 @@ class TestKernels:
         ("n", "rows", "f"),
         [(2, 7, 1), (1, 2, 3), (3, 130, 8), (2, 257, 40), (1, 33, 288), (2, 2500, 3), (1, 11000, 17)],
     )
-    @pytest.mark.parametrize("norms", [framework.norms for framework in FRAMEWORKS.values()])
+    @pytest.mark.parametrize("norms", [defaults.norms for defaults in LAYER_DEFAULTS.values()])
     def test_norm_leaky(self, n, rows, f, norms):
         x = draw(n, rows, f) * (0.5 + draw(n, 1, f).sigmoid()) + 3 * draw(n, 1, f)
         weight, bias = draw(n, f, seed=1), draw(n, f, seed=2)
@@ -486,7 +486,7 @@ def test_bands_of_a_resampling_are_narrow_both_ways(name):
         assert torch.equal(product, matrix)
 
 
-@pytest.mark.parametrize("norms", [framework.norms for framework in FRAMEWORKS.values()])
+@pytest.mark.parametrize("norms", [defaults.norms for defaults in LAYER_DEFAULTS.values()])
 def test_gradients_of_the_twins(norms):
     def double(*shape, seed=0):
         return draw(*shape, seed=seed, dtype=torch.float64).requires_grad_()
@@ -520,7 +520,7 @@ def test_weigh_of_a_tree_by_hand():
     torch.testing.assert_close(terms, torch.tensor([0.3 * -13 + 0.7 * -11, 5.0, 0.3 * 2 + 0.7 * 3, 7.0]))
 
 
-@pytest.mark.parametrize("norms", [framework.norms for framework in FRAMEWORKS.values()])
+@pytest.mark.parametrize("norms", [defaults.norms for defaults in LAYER_DEFAULTS.values()])
 def test_the_plain_norm_is_torchs(norms):
     """Values, gradients and running statistics of F.batch_norm and F.leaky_relu."""
     n, rows, f = 2, 9, 3

@@ -28,14 +28,14 @@ TREES = {
 }
 ARCHITECTURES = {
     "mlp": Architecture((7,), "mlp", "bernoulli", (3,) * 4, (6,) * 3),
-    "mlp of TensorFlow": Architecture((7,), "mlp", "bernoulli", (3,) * 4, (6,) * 3, framework="tensorflow"),
+    "mlp of TensorFlow": Architecture((7,), "mlp", "bernoulli", (3,) * 4, (6,) * 3, layer_defaults="tensorflow"),
     "levels of many sizes": Architecture((5,), "mlp", "gaussian", (5, 4, 3, 2), (7, 6, 5), 2, 1),
     "cnn": Architecture((1, 28, 28), "cnn", "bernoulli", (4,) * 4, (8,) * 3),
     "colour, odd sides": Architecture((2, 9, 14), "cnn", "gaussian_learnt", (3,) * 4, (6,) * 3, 1, 3),
 }
 LARGE = {  # run node by node, and slow: on fewer trees
     "deep_cnn": Architecture((1, 28, 28), "deep_cnn", "bernoulli", (3,) * 4, (6,) * 3),
-    "resnet": Architecture((3, 8, 8), "resnet", "gaussian", (4,) * 4, (6,) * 3, framework="tensorflow"),
+    "resnet": Architecture((3, 8, 8), "resnet", "gaussian", (4,) * 4, (6,) * 3, layer_defaults="tensorflow"),
     "resnet, odd sides": Architecture((2, 9, 7), "resnet", "gaussian_learnt", (3,) * 4, (6,) * 3),
     "resnet that never halves": Architecture((1, 4, 6), "resnet", "bernoulli", (3,) * 4, (6,) * 3),
 }

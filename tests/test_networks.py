@@ -1,5 +1,6 @@
 """Every data set's encoder and decoder, layer by layer, against the specification's table."""
 
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from treevae.model.convolutions import Conv, ConvTransposed, Norm, Resampled, ResnetBlock
 from treevae.model.networks import Architecture, BottomUp, make_decoder, make_encoder
-from treevae.model.stack import FRAMEWORKS, Conv2d, ConvTranspose2d, Dense, Linear, NodeStack, layers_of
+from treevae.model.stack import LAYER_DEFAULTS, Conv2d, ConvTranspose2d, Dense, Linear, NodeStack
 
 LAYERS = (Linear, Dense, Conv, ConvTransposed, Conv2d, ConvTranspose2d, Resampled, ResnetBlock)
 N, BATCH = 2, 3
@@ -156,14 +157,11 @@ def test_only_heads_have_a_bias_and_all_weights_the_shapes_of_the_table(name):
 
 
 @EACH
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_first_weights_are_drawn_as_the_frameworks_layers_draw_theirs(name, framework):
+@pytest.mark.parametrize("defaults", LAYER_DEFAULTS)
+def test_first_weights_are_drawn_as_layers_of_both_frameworks_draw_theirs(name, defaults):
     """U(-b, b): torch has b = 1 / sqrt(fan in), where a transposed convolution counts its outputs; Glorot both fans."""
-    with layers_of(framework):
-        networks = (
-            make_encoder(architecture(name), N, generator())[0],
-            make_decoder(architecture(name), N, 1, generator()),
-        )
+    arch = replace(architecture(name), layer_defaults=defaults)
+    networks = make_encoder(arch, N, generator())[0], make_decoder(arch, N, 1, generator())
     for network in networks:
         for part in network.modules():
             match part:
@@ -176,9 +174,9 @@ def test_first_weights_are_drawn_as_the_frameworks_layers_draw_theirs(name, fram
                 case _:
                     continue
             fan_in, fan_out = nn.init._calculate_fan_in_and_fan_out(weight[0])
-            bound = fan_in**-0.5 if framework == "torch" else (6 / (fan_in + fan_out)) ** 0.5
+            bound = fan_in**-0.5 if defaults == "torch" else (6 / (fan_in + fan_out)) ** 0.5
             largest = part.weight.abs().max().item()
-            if framework == "tensorflow" and getattr(part, "bias", None) is not None:
+            if defaults == "tensorflow" and getattr(part, "bias", None) is not None:
                 assert not part.bias.any()
             assert largest <= bound
             assert largest > 0.9 * bound

@@ -40,7 +40,7 @@ def test_the_papers_numbers(name):
     assert (model.batch_size, model.epochs, model.learning_rate) == (256, 150, 1e-3)
     assert (model.n_init, model.leaf_rule, model.tree) == (1, "samples", None)
     assert (model.transformation_layers, model.router_layers) == (1, 2)
-    assert model.framework == ("tensorflow" if network == "resnet" else "torch")
+    assert model.layer_defaults == ("tensorflow" if network == "resnet" else "torch")
 
 
 @pytest.mark.parametrize("name", PAPER)

@@ -48,7 +48,7 @@ def plain(stack: nn.Module, row: int) -> nn.Module:
 
     def norm(own: NormLeaky, layer: type) -> list[nn.Module]:
         values = {k: getattr(own, k) for k in ("weight", "bias", "running_mean", "running_var")}
-        epsilon, momentum = own.framework.norms
+        epsilon, momentum = own.defaults.norms
         return [copied(layer(own.weight.shape[1], epsilon, 1 - momentum), **values), nn.LeakyReLU(0.3)]
 
     match stack:

@@ -41,7 +41,7 @@ def fit(
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layers.")] = 128,
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
     network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp, cnn, deep_cnn or resnet.")] = "auto",
-    framework: Annotated[
+    layer_defaults: Annotated[
         str, typer.Option(help="Whose norms and first weights the layers have: torch or tensorflow.")
     ] = "torch",
     leaf_rule: Annotated[
@@ -107,7 +107,7 @@ def fit(
         "hidden_dim": hidden_dim,
         "likelihood": likelihood,
         "network": network,
-        "framework": framework,
+        "layer_defaults": layer_defaults,
         "leaf_rule": leaf_rule,
         "n_init": n_init,
         "augment": None if augment == "none" else augment,

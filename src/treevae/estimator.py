@@ -24,6 +24,7 @@ from .model.evidence import BOUNDS, evidence
 from .model.module import TreeVAEModule
 from .model.networks import Architecture
 from .model.scoring import score_terms
+from .model.stack import LAYER_DEFAULTS
 from .parameters import architecture, check_parameters, device_of, positive
 from .recipes import RECIPES
 from .saving import Fitted, plain, restored_fit, restored_parameters, write
@@ -37,6 +38,7 @@ from .tree import Tree
 
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
+LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after the first stage
 
 
 class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -74,10 +76,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         Encoder and decoders. "auto" takes "cnn" for images and "mlp" for vectors. The others are the paper's too:
         "deep_mlp" for bag-of-words vectors, "deep_cnn" for 28 x 28 drawings (Omniglot) and "resnet" for photographs
         (CIFAR, CelebA), which wants a GPU.
-    framework : {"torch", "tensorflow"}, default="torch"
+    layer_defaults : {"torch", "tensorflow"}, default="torch"
         Whose norms and first weights the layers have: torch's (epsilon 1e-5, momentum 0.9, uniform weights), or those
-        of TensorFlow (1e-3, 0.99, Glorot's weights), in which the paper's own runs were made. With a momentum of 0.99 a
-        stage needs some 500 steps before what it learnt is used.
+        of TensorFlow (1e-3, 0.99, Glorot's weights), in which the paper's own runs were made. Nothing is needed from
+        TensorFlow. With a momentum of 0.99 the norms' running statistics, which a fitted model uses, follow slowly:
+        shorter stages than some 500 steps leave them behind, and ``fit`` warns.
     tree : Tree, default=None
         A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
     leaf_rule : {"samples", "reconstruction", "elbo", "gain"}, default="samples"
@@ -160,7 +163,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         router_layers: int = 2,
         likelihood: str = "auto",
         network: str = "auto",
-        framework: str = "torch",
+        layer_defaults: str = "torch",
         tree: Tree | None = None,
         leaf_rule: str = "samples",
         n_init: int = 1,
@@ -182,7 +185,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         self.router_layers = router_layers
         self.likelihood = likelihood
         self.network = network
-        self.framework = framework
+        self.layer_defaults = layer_defaults
         self.tree = tree
         self.leaf_rule = leaf_rule
         self.n_init = n_init
@@ -320,6 +323,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         keep()
         for model in models:
             model._warn_of_fewer_leaves()
+        first._warn_of_norms_left_behind()
 
     def _keep(self, found: Fitted) -> None:
         """Become the model that was fitted."""
@@ -396,6 +400,18 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             warnings.warn(
                 f"the tree has {n_grown} leaves, fewer than n_leaves={self.n_leaves}: the others were too small to "
                 "split, or were pruned. More epochs, more samples or a smaller batch_size can give more",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _warn_of_norms_left_behind(self) -> None:
+        momentum = LAYER_DEFAULTS[self.layer_defaults].momentum
+        steps = self.plan_.first.epochs * (len(self.labels_) // self.plan_.batch_size)
+        if momentum**steps > LEFT_BEHIND:
+            warnings.warn(
+                f"the first stage had {steps} steps, but layer_defaults={self.layer_defaults!r} keeps {momentum} of the norms' "
+                "running statistics at every step, so that they lag behind. Take more epochs, a smaller batch_size, or "
+                "layer_defaults='torch'",
                 ConvergenceWarning,
                 stacklevel=4,
             )

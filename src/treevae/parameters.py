@@ -14,7 +14,7 @@ from .data.augment import AUGMENTATIONS
 from .model.contrastive import VARIANTS
 from .model.likelihoods import LIKELIHOODS
 from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
-from .model.stack import FRAMEWORKS
+from .model.stack import LAYER_DEFAULTS
 from .training.plan import LEAF_RULES
 from .tree import Tree
 
@@ -22,7 +22,7 @@ COUNTS = ("n_leaves", "transformation_layers", "router_layers", "n_init", "epoch
 CHOICES = {
     "likelihood": ("auto", *LIKELIHOODS),
     "network": ("auto", *NETWORKS),
-    "framework": FRAMEWORKS,
+    "layer_defaults": tuple(LAYER_DEFAULTS),
     "leaf_rule": LEAF_RULES,
     "contrastive_loss": VARIANTS,
 }
@@ -114,7 +114,7 @@ def architecture(given: Mapping[str, Any], form: InputForm, X: np.ndarray) -> Ar
         int(given["transformation_layers"]),
         int(given["router_layers"]),
         _n_projections(given),
-        given["framework"],
+        given["layer_defaults"],
     )
 
 

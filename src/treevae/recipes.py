@@ -9,7 +9,7 @@ COLOUR = SMALL | {
     "latent_dim": 64,
     "hidden_dim": 512,
     "network": "resnet",
-    "framework": "tensorflow",  # as the paper's own runs; docs/results.md has the comparison
+    "layer_defaults": "tensorflow",  # as the paper's own runs; docs/results.md has the comparison
     "likelihood": "gaussian",
     "contrastive_weight": 100.0,
 }

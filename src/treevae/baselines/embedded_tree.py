@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from ..model.networks import Architecture, make_decoder, make_encoder
-from ..model.stack import Linear
+from ..model.stack import Linear, layers_like
 from ..progress import Progress
 from ..training.engine import mixed
 from ..training.loop import check_finite
@@ -62,7 +62,8 @@ class Autoencoder(nn.Module):
         super().__init__()
         self.arch = arch
         self.encoder, size = make_encoder(arch, 1, generator)
-        self.head = Linear(1, size, arch.latent_dims[0], generator)
+        with layers_like(arch.layer_defaults):
+            self.head = Linear(1, size, arch.latent_dims[0], generator)
         self.decoder = make_decoder(arch, 1, 0, generator)
         self.register_buffer("run_of", torch.zeros(1, dtype=torch.long))  # the one decoder explains the one run
 

@@ -92,7 +92,7 @@ class LadderVAE(TransformerMixin, BaseEstimator):
     ----------
     depth : int, default=5
         Steps between the latents, as TreeVAE's ``max_depth``: 5 means six latents.
-    latent_dim, hidden_dim, likelihood, network, framework, augment, batch_size, learning_rate, device, random_state, \
+    latent_dim, hidden_dim, likelihood, network, layer_defaults, augment, batch_size, learning_rate, device, random_state, \
 verbose
         As :class:`~treevae.TreeVAE`'s.
     contrastive_weight : float, default=0.0
@@ -114,7 +114,7 @@ verbose
         hidden_dim: int = 128,
         likelihood: str = "auto",
         network: str = "auto",
-        framework: str = "torch",
+        layer_defaults: str = "torch",
         augment: Any = None,
         contrastive_weight: float = 0.0,
         epochs: int = 1000,
@@ -129,7 +129,7 @@ verbose
         self.hidden_dim = hidden_dim
         self.likelihood = likelihood
         self.network = network
-        self.framework = framework
+        self.layer_defaults = layer_defaults
         self.augment = augment
         self.contrastive_weight = contrastive_weight
         self.epochs = epochs
@@ -200,7 +200,7 @@ class VAE(LadderVAE):
 
     Parameters
     ----------
-    latent_dim, likelihood, network, framework, augment, contrastive_weight, batch_size, learning_rate
+    latent_dim, likelihood, network, layer_defaults, augment, contrastive_weight, batch_size, learning_rate
         As :class:`LadderVAE`'s, and so are the others.
     epochs : int, default=500
         The paper's; other numbers keep its proportions.
@@ -217,7 +217,7 @@ class VAE(LadderVAE):
         latent_dim: int = 8,
         likelihood: str = "auto",
         network: str = "auto",
-        framework: str = "torch",
+        layer_defaults: str = "torch",
         augment: Any = None,
         contrastive_weight: float = 0.0,
         epochs: int = 500,
@@ -230,7 +230,7 @@ class VAE(LadderVAE):
         self.latent_dim = latent_dim
         self.likelihood = likelihood
         self.network = network
-        self.framework = framework
+        self.layer_defaults = layer_defaults
         self.augment = augment
         self.contrastive_weight = contrastive_weight
         self.epochs = epochs

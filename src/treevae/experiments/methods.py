@@ -39,7 +39,7 @@ OF_LATENTS = (
     "hidden_dim",
     "max_depth",
     "network",
-    "framework",
+    "layer_defaults",
     "likelihood",
     "augment",
     "contrastive_weight",

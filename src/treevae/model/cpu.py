@@ -212,7 +212,7 @@ def upward(
     scale: Tensor | None,
     shift: Tensor,
     padding: tuple[int, int],
-    epsilon: float = 0.0,
+    epsilon: float,
 ) -> tuple[Tensor, Tensor]:
     """A 3x3 transposed convolution of stride 2, each side s becoming 2 s + 1 - padding.
 

@@ -14,7 +14,7 @@ from .elbo import ElboTerms, Gaussian, precision_weighted
 from .layout import Layout, NodeKey
 from .networks import Architecture, BottomUp
 from .nodes import KINDS, Make, Nodes, Row, Rows, copied_networks, new_networks
-from .stack import NodeStack, frozen_row, layers_of, shapes_only
+from .stack import NodeStack, frozen_row, shapes_only
 from .subtree import FrozenPath, Subtree
 
 MOST_NODES = 1 << 13  # of all trees of a module; the order of nodes takes memory by their square
@@ -45,9 +45,8 @@ class TreeVAEModule(nn.Module):
         super().__init__()
         _check_trees(arch, trees)
         self.arch = arch
-        with layers_of(arch.framework):
-            self.bottom_up = BottomUp(arch, len(trees), generator)
-            self._plant(trees, new_networks(arch, self.bottom_up.d_dims, generator), candidates)
+        self.bottom_up = BottomUp(arch, len(trees), generator)
+        self._plant(trees, new_networks(arch, self.bottom_up.d_dims, generator), candidates)
 
     @property
     def tree(self) -> Tree:

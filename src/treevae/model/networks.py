@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .convolutions import Conv, ConvTransposed, Norm, ResnetBlock, enlarged, from_list, halved, to_list
 from .likelihoods import LIKELIHOODS, Likelihood
 from .stack import (
-    FRAMEWORKS,
+    LAYER_DEFAULTS,
     Conv2d,
     ConvTranspose2d,
     Dense,
@@ -22,6 +22,7 @@ from .stack import (
     NodeStack,
     from_images,
     gather,
+    layers_like,
     to_images,
 )
 
@@ -50,13 +51,13 @@ class Architecture:
     transformation_layers: int = 1  # hidden layers of a transformation and of a step of the bottom-up
     router_layers: int = 2
     n_projections: int = 0  # of d, the deepest first, that a contrastive loss looks at
-    framework: str = "torch"  # whose norms and first weights layers have, one of FRAMEWORKS
+    layer_defaults: str = "torch"  # whose norms and first weights layers have, one of LAYER_DEFAULTS
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS or self.likelihood not in LIKELIHOODS:
             raise ValueError(f"there is no network {self.network!r} or no likelihood {self.likelihood!r}")
-        if self.framework not in FRAMEWORKS:
-            raise ValueError(f"there is no framework {self.framework!r}; choose one of {', '.join(FRAMEWORKS)}")
+        if self.layer_defaults not in tuple(LAYER_DEFAULTS):
+            raise ValueError(f"layer_defaults={self.layer_defaults!r} must be one of {', '.join(LAYER_DEFAULTS)}")
         layers = (self.transformation_layers, self.router_layers)
         sizes = (*self.input_shape, *self.latent_dims, *self.hidden_dims, *layers)
         if not all(type(size) is int and size >= 1 for size in sizes):
@@ -279,20 +280,22 @@ DECODERS = {"cnn": CnnDecoder, "deep_cnn": DeepCnnDecoder, "resnet": ResnetDecod
 
 def make_encoder(arch: Architecture, n: int, generator: torch.Generator) -> tuple[NodeStack, int]:
     """The domain's encoder for n trees, and the size of its output, the deepest d."""
-    if arch.network in ENCODERS:
-        encoder = ENCODERS[arch.network](n, arch.input_shape, generator)
-        return encoder, encoder.n_out
-    widths = MLP_WIDTHS[arch.network]
-    return Mlp(n, prod(arch.input_shape), widths, generator), widths[-1]
+    with layers_like(arch.layer_defaults):
+        if arch.network in ENCODERS:
+            encoder = ENCODERS[arch.network](n, arch.input_shape, generator)
+            return encoder, encoder.n_out
+        widths = MLP_WIDTHS[arch.network]
+        return Mlp(n, prod(arch.input_shape), widths, generator), widths[-1]
 
 
 def make_decoder(arch: Architecture, n: int, depth: int, generator: torch.Generator) -> NodeStack:
     """The decoders of n leaves of a depth: (leaf, batch, latent) -> (leaf, batch, outputs * features)."""
     latent, outputs = arch.latent_dims[depth], arch.likelihood_model.outputs
-    if arch.network in DECODERS:
-        return DECODERS[arch.network](n, latent, arch.input_shape, outputs, generator)
-    widths = MLP_WIDTHS[arch.network][::-1]
-    return Mlp(n, latent, widths, generator, outputs * prod(arch.input_shape))
+    with layers_like(arch.layer_defaults):
+        if arch.network in DECODERS:
+            return DECODERS[arch.network](n, latent, arch.input_shape, outputs, generator)
+        widths = MLP_WIDTHS[arch.network][::-1]
+        return Mlp(n, latent, widths, generator, outputs * prod(arch.input_shape))
 
 
 class BottomUp(nn.Module):
@@ -305,14 +308,14 @@ class BottomUp(nn.Module):
         super().__init__()
         self.encoder, size = make_encoder(arch, n_trees, generator)
         self.d_dims = (*arch.hidden_dims, size)
-        steps = []
-        for hidden in reversed(arch.hidden_dims):
-            steps.append(Mlp(n_trees, size, [hidden] * arch.transformation_layers, generator))
-            size = hidden
-        self.steps = nn.ModuleList(steps)
-        hidden, out = PROJECTION_WIDTHS
-        seen = self.d_dims[len(self.d_dims) - arch.n_projections :]
-        self.projections = nn.ModuleList(Mlp(n_trees, size, [hidden], generator, out) for size in seen)
+        self.steps, self.projections = nn.ModuleList(), nn.ModuleList()
+        with layers_like(arch.layer_defaults):
+            for hidden in reversed(arch.hidden_dims):
+                self.steps.append(Mlp(n_trees, size, [hidden] * arch.transformation_layers, generator))
+                size = hidden
+            hidden, out = PROJECTION_WIDTHS
+            for size in self.d_dims[len(self.d_dims) - arch.n_projections :]:
+                self.projections.append(Mlp(n_trees, size, [hidden], generator, out))
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """(tree, batch, features) -> d by depth, root first, each (tree, batch, hidden)."""

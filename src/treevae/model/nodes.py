@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from . import kernels
 from .layout import Layout, NodeKey, RowSums
 from .networks import Architecture, Mlp, make_decoder
-from .stack import Linear, NodeStack, gather
+from .stack import Linear, NodeStack, gather, layers_like
 
 Row = tuple[NodeStack, int]
 Rows = Mapping[str, Mapping[NodeKey, Row]]  # by kind, then by node: where a network stands
@@ -152,13 +152,14 @@ def new_networks(arch: Architecture, d_dims: Sequence[int], generator: torch.Gen
         n, z_dims = len(keys), arch.latent_dims
         if kind == "decoder":
             return make_decoder(arch, n, depth, generator)
-        if kind == "dense":
-            return Linear(n, d_dims[depth], 2 * z_dims[depth], generator)
-        if kind == "transformation":
-            widths = [arch.hidden_dims[depth - 1]] * arch.transformation_layers
-            return Mlp(n, z_dims[depth - 1], widths, generator, 2 * z_dims[depth])
-        n_in = (z_dims if kind == "router_p" else d_dims)[depth]
-        return Mlp(n, n_in, [arch.hidden_dims[depth]] * arch.router_layers, generator, 1)
+        with layers_like(arch.layer_defaults):
+            if kind == "dense":
+                return Linear(n, d_dims[depth], 2 * z_dims[depth], generator)
+            if kind == "transformation":
+                widths = [arch.hidden_dims[depth - 1]] * arch.transformation_layers
+                return Mlp(n, z_dims[depth - 1], widths, generator, 2 * z_dims[depth])
+            n_in = (z_dims if kind == "router_p" else d_dims)[depth]
+            return Mlp(n, n_in, [arch.hidden_dims[depth]] * arch.router_layers, generator, 1)
 
     return make
 

@@ -58,8 +58,8 @@ def frozen_row(part: nn.Module, i: int) -> nn.Module:
     return alone
 
 
-class Framework(NamedTuple):
-    """What layers are like where nobody says otherwise: it differs between frameworks, and it matters."""
+class LayerDefaults(NamedTuple):
+    """What layers are like where nobody says otherwise; it differs between frameworks, and it matters."""
 
     epsilon: float  # added to the variance in a norm
     momentum: float  # how much of its running statistics a norm keeps at every step
@@ -71,28 +71,28 @@ class Framework(NamedTuple):
         return self.epsilon, self.momentum
 
 
-FRAMEWORKS = {"torch": Framework(1e-5, 0.9, glorot=False), "tensorflow": Framework(1e-3, 0.99, glorot=True)}
-_framework: ContextVar[Framework] = ContextVar("whose layers are made", default=FRAMEWORKS["torch"])
+LAYER_DEFAULTS = {"torch": LayerDefaults(1e-5, 0.9, glorot=False), "tensorflow": LayerDefaults(1e-3, 0.99, glorot=True)}
+_defaults: ContextVar[LayerDefaults] = ContextVar("whose layers are made", default=LAYER_DEFAULTS["torch"])
 
 
 @contextmanager
-def layers_of(framework: str) -> Iterator[None]:
-    """Inside, new layers are like those of one of the FRAMEWORKS; outside like torch's."""
-    token = _framework.set(FRAMEWORKS[framework])
+def layers_like(name: str) -> Iterator[None]:
+    """Inside, new layers are like those of one of the LAYER_DEFAULTS; outside like torch's."""
+    token = _defaults.set(LAYER_DEFAULTS[name])
     try:
         yield
     finally:
-        _framework.reset(token)
+        _defaults.reset(token)
 
 
 def first_weights(shape: Sequence[int], fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Parameter:
-    """Weights as the framework's layers draw them: up to 1/sqrt(fan_in), or Glorot's sqrt(6 / (fan_in + fan_out))."""
-    return _uniform(shape, math.sqrt(6 / (fan_in + fan_out) if _framework.get().glorot else 1 / fan_in), generator)
+    """Weights as such layers draw them: up to 1/sqrt(fan_in), or Glorot's sqrt(6 / (fan_in + fan_out))."""
+    return _uniform(shape, math.sqrt(6 / (fan_in + fan_out) if _defaults.get().glorot else 1 / fan_in), generator)
 
 
 def first_biases(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> nn.Parameter:
-    """Biases as the framework's layers draw them."""
-    return _uniform(shape, 0.0 if _framework.get().glorot else 1 / math.sqrt(fan_in), generator)
+    """Biases as such layers draw them."""
+    return _uniform(shape, 0.0 if _defaults.get().glorot else 1 / math.sqrt(fan_in), generator)
 
 
 def _uniform(shape: Sequence[int], bound: float, generator: torch.Generator) -> nn.Parameter:
@@ -139,7 +139,7 @@ class NormLeaky(NodeStack):
 
     def __init__(self, n: int, features: int) -> None:
         super().__init__(n)
-        self.framework = _framework.get()
+        self.defaults = _defaults.get()
         self.weight = nn.Parameter(constant(n, features, 1))
         self.bias = nn.Parameter(constant(n, features, 0))
         self.register_buffer("running_mean", constant(n, features, 0))
@@ -149,14 +149,14 @@ class NormLeaky(NodeStack):
         """(node, row, feature) -> the same."""
         if self.training:
             running = self.running_mean, self.running_var
-            return kernels.norm_leaky(x, self.weight, self.bias, *running, *self.framework.norms)
+            return kernels.norm_leaky(x, self.weight, self.bias, *running, *self.defaults.norms)
         scale, shift = self.affine()
         normed = torch.addcmul(shift, x, scale) if kernels.fused(x) else x * scale + shift  # each where it is faster
         return F.leaky_relu(normed, LEAKY_SLOPE)
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """The scale and the shift that the norm is in eval mode, both (node, 1, feature)."""
-        scale = self.weight * (self.running_var + self.framework.epsilon).rsqrt()
+        scale = self.weight * (self.running_var + self.defaults.epsilon).rsqrt()
         return scale.unsqueeze(1), (self.bias - self.running_mean * scale).unsqueeze(1)
 
     def images(self, x: Tensor) -> Tensor:
@@ -257,15 +257,15 @@ class ConvTranspose2d(NodeStack):
         image, norm = pixels(x).unflatten(0, (self.n, -1)), self.norm
         if norm is None:
             assert self.bias is not None
-            y, _ = cpu.upward(image, self.weight, None, self.bias, self.padding)
+            y, _ = cpu.upward(image, self.weight, None, self.bias, self.padding, 0.0)
         elif self.training:
-            epsilon, momentum = norm.framework.norms
+            epsilon, momentum = norm.defaults.norms
             y, stats = cpu.upward(image, self.weight, norm.weight, norm.bias, self.padding, epsilon)
             cpu.follow(norm.running_mean, norm.running_var, stats, y[0, 0].numel(), momentum)
         else:
             scale, shift = norm.affine()
             weight = self.weight * scale[..., None, None]
-            y = F.leaky_relu(cpu.upward(image, weight, None, shift.squeeze(1), self.padding)[0], LEAKY_SLOPE)
+            y = F.leaky_relu(cpu.upward(image, weight, None, shift.squeeze(1), self.padding, 0.0)[0], LEAKY_SLOPE)
         return y.flatten(0, 1).permute(3, 0, 1, 2)
 
     def _products(self, x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from .descent import Descent, Start
 from .layout import Layout, NodeKey
 from .networks import Architecture, Mlp
 from .nodes import Levels, Make, Nodes, copied_networks, new_networks
-from .stack import Dense, FrozenDense, NodeStack, frozen_row, gather, layers_of
+from .stack import Dense, FrozenDense, NodeStack, frozen_row, gather
 
 
 class Evidence(NamedTuple):
@@ -100,8 +100,7 @@ class Subtree(nn.Module):
         cls, arch: Architecture, d_dims: Sequence[int], depth: int, candidates: int, generator: torch.Generator
     ) -> Subtree:
         """Candidates with random weights, of one run, for a leaf of a depth."""
-        with layers_of(arch.framework):
-            return cls(arch, d_dims, depth, 1, candidates, new_networks(arch, d_dims, generator))
+        return cls(arch, d_dims, depth, 1, candidates, new_networks(arch, d_dims, generator))
 
     @classmethod
     def join(cls, subtrees: Sequence[Subtree]) -> Subtree:
