@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import warnings
 from functools import partial
 
 import numpy as np

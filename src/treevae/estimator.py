@@ -409,9 +409,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         steps = self.plan_.first.epochs * (len(self.labels_) // self.plan_.batch_size)
         if momentum**steps > LEFT_BEHIND:
             warnings.warn(
-                f"the first stage had {steps} steps, but layer_defaults={self.layer_defaults!r} keeps {momentum} of the norms' "
-                "running statistics at every step, so that they lag behind. Take more epochs, a smaller batch_size, or "
-                "layer_defaults='torch'",
+                f"the first stage had {steps} steps, and layer_defaults={self.layer_defaults!r} keeps {momentum} of "
+                "the norms' running statistics at every step, so that they lag behind. Take more epochs, a smaller "
+                "batch_size, or layer_defaults='torch'",
                 ConvergenceWarning,
                 stacklevel=4,
             )

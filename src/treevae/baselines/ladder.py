@@ -92,8 +92,8 @@ class LadderVAE(TransformerMixin, BaseEstimator):
     ----------
     depth : int, default=5
         Steps between the latents, as TreeVAE's ``max_depth``: 5 means six latents.
-    latent_dim, hidden_dim, likelihood, network, layer_defaults, augment, batch_size, learning_rate, device, random_state, \
-verbose
+    latent_dim, hidden_dim, likelihood, network, layer_defaults, augment, batch_size, learning_rate, device, \
+random_state, verbose
         As :class:`~treevae.TreeVAE`'s.
     contrastive_weight : float, default=0.0
         As :class:`~treevae.TreeVAE`'s; the loss looks at the bottom-up alone, for there are no routers.
