@@ -407,7 +407,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def _warn_of_norms_left_behind(self) -> None:
         momentum = LAYER_DEFAULTS[self.layer_defaults].momentum
         steps = self.plan_.first.epochs * (len(self.labels_) // self.plan_.batch_size)
-        if momentum**steps > LEFT_BEHIND:
+        if self.layer_defaults != "torch" and momentum**steps > LEFT_BEHIND:
             warnings.warn(
                 f"the first stage had {steps} steps, and layer_defaults={self.layer_defaults!r} keeps {momentum} of "
                 "the norms' running statistics at every step, so that they lag behind. Take more epochs, a smaller "
