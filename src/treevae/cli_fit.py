@@ -42,7 +42,10 @@ def fit(
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
     network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp, cnn, deep_cnn or resnet.")] = "auto",
     layer_defaults: Annotated[
-        str, typer.Option(help="Whose norms and first weights the layers have: torch or tensorflow.")
+        str,
+        typer.Option(
+            help="Whose norms and first weights the layers have: torch, or tensorflow as in the recipes of photographs."
+        ),
     ] = "torch",
     leaf_rule: Annotated[
         str, typer.Option(help="Which leaf to split next: samples, reconstruction, elbo or gain.")
