@@ -53,7 +53,7 @@ def test_npz_finds_the_samples(tmp_path: Path, keys: tuple[str, ...]) -> None:
 
 def test_npz_without_a_known_name_lists_what_is_there(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=X, labels=X)
-    with pytest.raises(DataFileError, match=r"images, labels.*call it X, x or x_train"):
+    with pytest.raises(DataFileError, match=r"'images', 'labels'.*call it X, x or x_train"):
         read(tmp_path / "x.npz")
 
 
