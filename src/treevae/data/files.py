@@ -28,7 +28,7 @@ UNNAMED = "Unnamed: 0"  # what pandas calls a first column without a name: often
 NUMBERS, TEXTS = "fiub", "U"  # numpy's kinds of types: floats, integers, truth values; letters
 LONGEST_HEADER = 1000  # characters; numpy writes 118 before an array of numbers
 SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, that a packed file may become
-MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds for one line
+MOST_COLUMNS = 1 << 16  # of a csv table: pandas takes 3 s for one line of so many texts
 LONGEST_NAME = 100  # letters of a column's or an array's name that a message shows
 MOST_EMPTY = 1000  # lines at the beginning of a csv table
 LARGEST_PICTURE, LONGEST_SIDE = 1 << 24, 1 << 16  # pixels
@@ -234,7 +234,7 @@ def check_bomb(n_bytes: int, path: Path) -> None:
     if n_bytes > SMALL and n_bytes > MOST_TIMES * size:
         raise DataFileError(
             f"{path} has {size:,} bytes, but would take {n_bytes:,} in memory, more than {MOST_TIMES} times as much; "
-            "if that is meant, write it unpacked with np.save"
+            "if that is meant, write it unpacked, as np.save does"
         )
 
 
@@ -287,9 +287,10 @@ def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_ther
     _refuse_texts([name for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if dtype not in numbers], path)
     X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     if gaps := list(frame.columns[np.isnan(X).any(axis=0)]):
+        first = np.isnan(X).any(axis=1).argmax()
         raise DataFileError(
-            f"{path} has missing values in {_quoted(gaps)}, first in sample {np.isnan(X).any(axis=1).argmax()} (the first "
-            "is 0), or a line with too few fields there; fill them, or drop the rows or columns"
+            f"{path} has missing values in {_quoted(gaps)}, or lines with too few fields, first in sample {first} "
+            "(counted from 0); fill them, or drop the rows or columns"
         )
     return Table(_checked(X, path), tuple(frame.columns) if named else None, labels=y)
 
@@ -437,7 +438,7 @@ def _check_short_rows(path: Path, n_columns: int) -> None:
     with path.open("rb") as file:
         while (block := np.frombuffer(file.read(1 << 20), np.uint8)).size:
             ends = (block == ord("\n")) | (block == ord("\r"))  # lines end as pandas has it: \n, \r or both
-            n_rows += np.count_nonzero(~ends & np.r_[after_end, ends[:-1]])
+            n_rows += int(np.count_nonzero(~ends & np.r_[after_end, ends[:-1]]))
             after_end = ends[-1]
     if n_rows * (n_columns - 1) > size:  # not even a comma for each
         raise DataFileError(f"{path} has {n_columns:,} columns, but most of its {n_rows:,} lines have fewer fields")

@@ -14,7 +14,7 @@ import numpy as np
 from .dataset import DataSet, Size, Source
 from .download import Download
 from .fashion_sample import CLASS_NAMES
-from .files import DataFileError, fill
+from .files import DataFileError, check_bomb, fill
 
 SIDE = 28
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -63,6 +63,7 @@ def _shape_of(path: Path) -> tuple[int, ...]:
         raise DataFileError(f"{path} is cut short or damaged: {error}") from error
     if path.suffix != ".gz" and (found := path.stat().st_size - 4 * (1 + len(shape))) != prod(shape):
         raise DataFileError(f"{path} holds {found:,} bytes after its header, expected {prod(shape):,}")
+    check_bomb(prod(shape), path)
     return shape
 
 
