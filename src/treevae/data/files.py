@@ -377,12 +377,13 @@ def _check_types(columns: Sequence[Any], others: Container[str | None], path: Pa
 
     def is_one(kind: Any, *tests: str) -> bool:
         kind = kind.value_type if types.is_dictionary(kind) else kind
-        return any(getattr(types, f"is_{test}")(kind) for test in tests)
+        return any(getattr(types, f"is_{test}")(kind) for test in tests if hasattr(types, f"is_{test}"))
 
     numbers = "integer", "floating", "boolean"
+    letters = "string", "large_string", "string_view", "binary", "large_binary", "binary_view"  # views since pyarrow 16
     no_numbers = [column for column in columns if types.is_dictionary(column.type) or not is_one(column.type, *numbers)]
     _refuse_texts([column.name for column in no_numbers if column.name not in others], path)
-    texts = [c.name for c in no_numbers if is_one(c.type, "string", "large_string", "binary", "large_binary")]
+    texts = [c.name for c in no_numbers if is_one(c.type, *letters)]
     for column in no_numbers:
         if column.name not in texts and not is_one(column.type, *numbers, "timestamp"):
             raise DataFileError(f"{path} has {column.type} in {column.name!r}; numbers or texts are needed")

@@ -91,10 +91,7 @@ def _texts(groups: dict[str, list[Path]]) -> Iterator[str]:
     """Message after message; every byte is a character in latin-1."""
     for files in groups.values():
         for file in files:
-            try:
-                yield file.read_text(encoding="latin-1")
-            except OSError as error:
-                raise DataFileError(f"{file} cannot be read: {error}") from error
+            yield file.read_text(encoding="latin-1")
 
 
 def _labels(groups: dict[str, list[Path]]) -> np.ndarray:
