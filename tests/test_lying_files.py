@@ -467,7 +467,7 @@ def test_lack_of_memory_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: p
         raise MemoryError("no room")
 
     pandas.DataFrame({"a": [1.0, 2.0]}).to_parquet(tmp_path / "x.parquet")
-    monkeypatch.setattr(pandas, "read_parquet", fail)
+    monkeypatch.setattr(files, "_frame", fail)
     with pytest.raises(MemoryError, match="no room"):
         read(tmp_path / "x.parquet")
 

@@ -30,6 +30,7 @@ LONGEST_HEADER = 1000  # characters; numpy writes 118 before an array of numbers
 SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, that a packed file may become
 MOST_COLUMNS = 1 << 16  # of a csv table: pandas takes 3 s for one line of so many texts
 LONGEST_NAME = 100  # letters of a column's or an array's name that a message shows
+PIECE = 1 << 16  # rows of a parquet table that are read at a time
 MOST_EMPTY = 1000  # lines at the beginning of a csv table
 LARGEST_PICTURE, LONGEST_SIDE = 1 << 24, 1 << 16  # pixels
 LARGEST_FILE = 1 << 28  # bytes of a picture's file
@@ -328,7 +329,6 @@ def _values(column: Any) -> np.ndarray:
 
 def _read_parquet(path: Path, drop: Sequence[str], label: str | None, drop_if_there: Sequence[str]) -> Any:
     """A pandas frame without what is to be dropped, if the file's own list of contents is not that of a bomb."""
-    import pandas
     from pyarrow.parquet import ParquetFile
     from pyarrow.types import is_nested
 
@@ -342,8 +342,8 @@ def _read_parquet(path: Path, drop: Sequence[str], label: str | None, drop_if_th
     _check_distinct(schema.names, path)
     wanted = [column for column in schema if column.name not in {*drop, *drop_if_there} - {label}]
     texts = _check_types(wanted, {label, *index}, path)
-    try:  # a text that stands in many rows is kept once
-        return pandas.read_parquet(path, columns=[column.name for column in wanted], read_dictionary=texts)
+    try:
+        return _frame(path, [column.name for column in wanted], texts)
     except (ImportError, ValueError, OSError, MemoryError):
         raise
     except Exception as error:  # pandas trusts the notes that it left in such files, and stumbles over others
@@ -351,12 +351,34 @@ def _read_parquet(path: Path, drop: Sequence[str], label: str | None, drop_if_th
 
 
 def _check_rows(about: Any, path: Path) -> None:
-    """Raise if the counts of rows differ, of which Arrow believes those of the columns' parts; or if it is a bomb."""
+    """Raise if a file's list of contents contradicts itself, or is that of a bomb."""
     groups = [about.row_group(i) for i in range(about.num_row_groups)]
-    counts = {group.column(j).num_values - group.num_rows for group in groups for j in range(about.num_columns)}
-    if counts - {0} or sum(group.num_rows for group in groups) != about.num_rows:
+    if sum(group.num_rows for group in groups) != about.num_rows:
         raise DataFileError(f"{path} is damaged: its counts of rows do not agree; write it again")
     check_bomb(max(8 * about.num_rows * about.num_columns, sum(group.total_byte_size for group in groups)), path)
+
+
+def _frame(path: Path, columns: list[str], texts: list[str]) -> Any:
+    """The columns as a pandas frame, if they are as long as the file says; a text of many rows is kept once.
+
+    They are read piece by piece, since Arrow believes a count of each column's own, which cannot be asked for: where
+    the notes around it are damaged, asking ends the process.
+    """
+    from pyarrow import Table as ArrowTable
+    from pyarrow.parquet import ParquetFile
+
+    pieces = []
+    with ParquetFile(path, read_dictionary=texts) as file:
+        left = file.metadata.num_rows
+        for piece in file.iter_batches(PIECE, columns=columns, use_pandas_metadata=True):
+            left -= piece.num_rows
+            if left < 0:
+                break
+            pieces.append(piece)
+        if left:
+            raise DataFileError(f"{path} is damaged: its counts of rows do not agree; write it again")
+        schema = pieces[0].schema if pieces else file.schema_arrow
+    return ArrowTable.from_batches(pieces, schema).to_pandas()
 
 
 def _index_columns(schema: Any) -> set[str]:
