@@ -462,6 +462,17 @@ def test_parquet_with_two_columns_of_one_name(tmp_path: Path) -> None:
         read(tmp_path / "x.parquet")
 
 
+def test_parquet_whose_statistics_are_of_another_schema(tmp_path: Path) -> None:
+    """Where pyarrow is asked for the list of a column's contents, the process ends."""
+    path = tmp_path / "x.parquet"
+    pandas.DataFrame({"a": [1.0, 2.0], "c": [1.0, 2.0]}).to_parquet(path)
+    optional, required = b"\x25\x02\x18\x01c", b"\x25\x00\x18\x01c"
+    assert path.read_bytes().count(optional) == 1
+    path.write_bytes(path.read_bytes().replace(optional, required))
+    with refused("histogram size mismatch"):
+        read(path)
+
+
 def test_lack_of_memory_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise MemoryError("no room")
