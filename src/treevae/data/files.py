@@ -272,7 +272,8 @@ def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_ther
     except DataFileError:
         raise
     except (ValueError, OSError, NotImplementedError) as error:  # pandas' and pyarrow's own errors are kinds of these
-        way_out = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        is_csv = path.suffix.lower() == ".csv"
+        way_out = "; save it as UTF-8" if is_csv and isinstance(error, UnicodeDecodeError) else ""
         raise DataFileError(f"{path} cannot be read as a table: {error}{way_out}") from error
 
     named = all(isinstance(name, str) for name in frame.columns)
