@@ -29,7 +29,7 @@ def test_a_few_hundred_bad_files_are_refused_or_read(tmp_path):
 
 
 ODD = """
-import json, os, sys
+import json, os, sys, time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -52,16 +52,17 @@ def spin():
     while True:
         pass
 
-DEEDS = {"accepted": list, "refused": lambda: read("nothing"), "crashed": os.abort, "hung": spin, "over_memory": hide}
+DEEDS = {"read": list, "refused": lambda: read("nothing"), "crashed": os.abort, "hung": spin, "over_memory": hide}
 MORE = {
     "fail": fail,
     "name": lambda: read(3),
     "key": lambda: {}["a"],
     "flood": lambda: bytes(900 << 20) + bytes(900 << 20),
     "exit": lambda: os._exit(0),
+    "wait": lambda: time.sleep(60),
 }
 NAMES = [*DEEDS, *MORE]
-MEANS = dict.fromkeys(("fail", "name", "key", "exit"), "crashed") | {"flood": "over_memory"}
+MEANS = dict.fromkeys(("fail", "name", "key", "exit"), "crashed") | {"flood": "over_memory", "wait": "hung"}
 
 def spoil(files, chance):
     return {"x": chance.choice(NAMES).encode()}
@@ -73,7 +74,7 @@ watching.SECONDS = 0.5
 watching.LOADERS["odd"] = Loader("odd", 1, None, spoil, load, (DataFileError,))
 with TemporaryDirectory() as room:
     (Path(room) / "valid" / "odd").mkdir(parents=True)
-    (Path(room) / "valid" / "odd" / "x").write_text("accepted")
+    (Path(room) / "valid" / "odd" / "x").write_text("read")
     found = watching.run({"odd": range(30)}, Path(room, "valid"), 0, 2, Path(room, "rooms"), Path(room, "kept"))
     kept = len(list(Path(room, "kept").iterdir()))
 told = [Random(f"0 odd {i}").choice(NAMES) for i in range(30)]
@@ -86,7 +87,7 @@ def test_the_fuzz_sees_crashes_hangs_and_floods_of_memory():
     found = subprocess.run([sys.executable, "-c", ODD, FUZZ], capture_output=True, text=True, timeout=200)
     assert found.returncode == 0, found.stderr[-3000:]
     told = json.loads(found.stdout.splitlines()[-1])
-    assert told["kinds"] == 10
+    assert told["kinds"] == 11
     assert told["found"] == told["expected"]
     assert told["kept"] == sum(told["found"][name] for name in ("crashed", "hung", "over_memory"))
 
@@ -124,8 +125,8 @@ def test_one_input_again_is_read_under_the_same_limits(tmp_path):
     found = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert found.returncode == 0
     outcome, *said = found.stdout.splitlines()
-    assert re.fullmatch(r"(refused|accepted) after \d\.\d\d s, with \d+ MB", outcome)
-    assert outcome.startswith("accepted") or said[0].startswith("DataFileError: ")
+    assert re.fullmatch(r"(refused|read) after \d\.\d\d s, with \d+ MB", outcome)
+    assert outcome.startswith("read") or said[0].startswith("DataFileError: ")
 
 
 ASK = """
@@ -149,7 +150,45 @@ REFUSED = {
     "--only 3": "--only 3 is a number of one loader's; name it with --loader, one of model, state",
     "--only 3 --loader npy --out a.json": "--out a.json is for a run of many inputs; leave it out with --only",
     "--out nowhere/found.json": "make it first",
+    "--out .": "--out . is a folder; name a file in it",
 }
+
+
+SHARE = """
+import json, runpy, sys
+sys.path.insert(0, sys.argv[1])
+shares = runpy.run_path(f"{sys.argv[1]}/__main__.py")["shares"]
+from loaders import LOADERS
+print(json.dumps([{name: len(numbers) for name, numbers in shares(list(LOADERS), n).items()} for n in (5, 1000)]))
+"""
+
+
+def test_few_inputs_go_to_the_loaders_with_the_largest_shares():
+    found = subprocess.run([sys.executable, "-c", SHARE, FUZZ], capture_output=True, text=True, timeout=200, check=True)
+    few, many = json.loads(found.stdout)
+    assert set(few.values()) == {1}
+    assert len(few) == 5
+    assert {"idx", "npy"} <= few.keys()
+    assert re.search(r"too few inputs for .*omniglot", found.stderr)
+    assert sum(many.values()) == 1000
+    assert (many["idx"], many["omniglot"]) == (100, 10)
+
+
+LIMITED = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from watching import limit_memory
+resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))
+limit_memory(1 << 50)
+assert resource.getrlimit(resource.RLIMIT_AS) == (1 << 40, 1 << 40)
+limit_memory(1 << 30)
+soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+assert soft < hard == 1 << 40
+"""
+
+
+def test_a_limit_of_the_machines_own_stays():
+    subprocess.run([sys.executable, "-c", LIMITED, FUZZ], timeout=200, check=True)
 
 
 def test_arguments_that_mean_nothing_are_refused():
@@ -162,12 +201,17 @@ def test_arguments_that_mean_nothing_are_refused():
     assert nothing == ""
 
 
-def test_the_recorded_run_is_of_100_000_files_and_found_nothing():
-    recorded = json.loads(RECORD.read_text())
-    assert {"command", "date", "seed", "versions", "limits"} <= recorded.keys()
-    assert recorded["limits"] == {"seconds": 5.0, "memory_bytes": 1 << 30}
+def test_the_recorded_run_is_of_100_000_files_and_what_it_found_is_mended():
+    recorded, again = (json.loads(path.read_text()) for path in (RECORD, RECORD.with_name("fuzz-parquet.json")))
+    assert {"command", "date", "seed", "versions", "source", "limits"} <= recorded.keys() == again.keys()
+    assert recorded["limits"] == {"seconds": 5.0, "seconds_by_the_clock": 20.0, "memory_bytes": 1 << 30}
     assert recorded["total"]["tried"] == 100_000 == sum(row["tried"] for row in recorded["loaders"].values())
-    assert recorded["total"]["accepted"] + recorded["total"]["refused"] == 100_000
+    assert again["seed"] == recorded["seed"]
+    mended = recorded["loaders"] | again["loaders"]  # the same files of one loader, after its mend
+    assert [row["tried"] for row in mended.values()] == [row["tried"] for row in recorded["loaders"].values()]
+    assert all(row["read"] + row["refused"] == row["tried"] for row in mended.values())
     page = (RECORD.parents[1] / "reliability.md").read_text()
     for name, row in recorded["loaders"].items():
-        assert f"| {name} | {row['tried']:,} | {row['refused']:,} | {row['accepted']:,} | 0 | 0 | 0 |" in page
+        figures = (f"{row[key]:,}" for key in ("tried", "refused", "read", "crashed", "hung", "over_memory"))
+        assert f"| {name} | {' | '.join(figures)} |" in page
+    assert f"**{again['total']['refused']:,} refused, {again['total']['read']:,} read, 0 crashed" in page

@@ -1,13 +1,15 @@
 """Give every loader bad files, and see that each is refused or read: no crash, no hang, no flood of memory.
 
-    python tests/fuzz --inputs 100000 --seed 0 --out docs/runs/fuzz.json
+    python tests/fuzz --inputs 100000 --seed 0          # all loaders
     python tests/fuzz --loader npz --inputs 2000        # one loader alone
     python tests/fuzz --loader npz --only 17            # one input again, under the same limits, with what it says
 
 An input is a valid file, or a few, made bad by chance. It is a function of loader, number and seed, so what is found
 can be made again. It is refused (with the error that the loader's documentation names), read (the change did not
-matter), or a finding: crashed, hung (more than 5 s) or over memory (more than 1 GiB). The code at the end is 1 if there
-are findings.
+matter), or a finding: crashed, hung (more than 5 s of a processor's time, or 20 by the clock) or over memory (more than
+1 GiB). The files of a finding go into fuzz-findings in the current folder, as LOADER-SEED-NUMBER-OUTCOME: --loader,
+--seed and --only with these three make it again. --only also writes valid files and reads them first, which takes some
+seconds. The code at the end is 1 if there are findings, and 2 if the fuzz itself failed.
 
 Linux only: memory is limited and measured there.
 """
@@ -27,9 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from loaders import LOADERS
-from watching import MEMORY, OUTCOMES, SECONDS, Tally, run
+from watching import MEMORY, OUTCOMES, OWN_FAULT, PATIENCE, SECONDS, Tally, run
 
 from treevae import __version__
+from treevae.experiments.records import source
 
 LIBRARIES = ("torch", "numpy", "safetensors", "pandas", "pyarrow", "pillow")
 
@@ -47,15 +50,20 @@ def write_valid(names: list[str], folder: Path) -> None:
             traceback.print_exc()
             os._exit(1)
     if os.waitpid(child, 0)[1] != 0:
-        sys.exit("valid files could not be made")
+        print("valid files could not be made", file=sys.stderr)
+        sys.exit(OWN_FAULT)
 
 
 def shares(names: list[str], inputs: int) -> dict[str, range]:
-    """The inputs that each loader gets."""
+    """The inputs that each loader gets, the last by the largest remainders; some get none of a few."""
     total = sum(LOADERS[name].share for name in names)
-    counts = {name: int(inputs * LOADERS[name].share / total) for name in names}
-    counts[names[0]] += inputs - sum(counts.values())
-    return {name: range(count) for name, count in counts.items()}
+    exact = {name: inputs * LOADERS[name].share / total for name in names}
+    counts = {name: int(share + 1e-9) for name, share in exact.items()}
+    for name in sorted(names, key=lambda name: counts[name] - exact[name])[: inputs - sum(counts.values())]:
+        counts[name] += 1
+    if without := [name for name, count in counts.items() if not count]:
+        print(f"too few inputs for {', '.join(without)}", file=sys.stderr)
+    return {name: range(count) for name, count in counts.items() if count}
 
 
 def fuzz(inputs: dict[str, range], seed: int, jobs: int, keep: Path) -> dict[str, Tally]:
@@ -79,7 +87,8 @@ def report(tallies: dict[str, Tally], given: argparse.Namespace, seconds: float)
         "command": f"python tests/fuzz --inputs {given.inputs} --seed {given.seed}{asked}",
         "date": datetime.now(UTC).date().isoformat(),
         "seed": given.seed,
-        "limits": {"seconds": SECONDS, "memory_bytes": MEMORY},
+        "source": source(),
+        "limits": {"seconds": SECONDS, "seconds_by_the_clock": PATIENCE * SECONDS, "memory_bytes": MEMORY},
         "seconds": round(seconds),
         "versions": {"treevae": __version__, "python": platform.python_version()}
         | {library: version(library) for library in LIBRARIES},
@@ -141,6 +150,8 @@ def arguments() -> argparse.Namespace:
         parser.error(f"--only {given.only} is a number of one loader's; name it with --loader, one of {names}")
     if given.only is not None and given.out is not None:
         parser.error(f"--out {given.out} is for a run of many inputs; leave it out with --only")
+    if given.out is not None and given.out.is_dir():
+        parser.error(f"--out {given.out} is a folder; name a file in it")
     if given.out is not None and not given.out.resolve().parent.is_dir():
         parser.error(f"--out {given.out}: there is no folder {given.out.resolve().parent}; make it first")
     return given

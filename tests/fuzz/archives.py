@@ -176,6 +176,6 @@ def find_all(content: bytes, sign: bytes) -> list[int]:
 
 
 LOADERS = (
-    Loader("tar", 0.05, partial(valid_archive, name="a.tar.gz"), spoil_tar, fetch, (DataFileError,)),
-    Loader("zip", 0.04, partial(valid_archive, name="a.zip"), spoil_zip, fetch, (DataFileError,)),
+    Loader("tar", 0.03, partial(valid_archive, name="a.tar.gz"), spoil_tar, fetch, (DataFileError,)),
+    Loader("zip", 0.02, partial(valid_archive, name="a.zip"), spoil_zip, fetch, (DataFileError,)),
 )

@@ -70,6 +70,9 @@ def any_npz(content: bytes, chance: Random) -> bytes:
     kind = chance.random()
     if kind < 0.4:
         return any_bytes(content, chance)
+    if kind < 0.41:
+        names = (f"{'m' * chance.choice((1, 60_000))}{i}.npy" for i in range(chance.choice((2, 30, 300))))
+        return zipped(*((name, b"", zipfile.ZIP_STORED) for name in names))
     if kind > 0.98:
         return chance.choice((any_bytes, lying_zip, lambda bomb, _: bomb))(npz_bomb(), chance)
     methods, members = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2), []
@@ -82,6 +85,6 @@ def any_npz(content: bytes, chance: Random) -> bytes:
 
 
 LOADERS = (
-    Loader("npy", 0.11, valid_npy, one_of(any_npy), load_each, (DataFileError,)),
+    Loader("npy", 0.10, valid_npy, one_of(any_npy), load_each, (DataFileError,)),
     Loader("npz", 0.07, valid_npz, one_of(any_npz), partial(load_each, label="y"), (DataFileError,)),
 )

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from attacks import encoded_again, many_sides
+from attacks import encoded_again, images_claimed, many_sides, operations
 from loader import Loader, load_named, one_of, pixels
 from mutations import EDGES, any_bytes
 
@@ -59,6 +59,12 @@ def any_pickle(content: bytes, chance: Random) -> bytes:
         return encoded_again(chance.choice((10, 1000, 100_000, 400_000)), chance.choice((3, 300, 3000, 30_000)))
     if kind < 0.02:
         return many_sides(chance.choice((1, 4, 5, 300, 5000)), chance.choice((1, 4, 5, 300, 20_000)))
+    if kind < 0.03:
+        return images_claimed(chance.choice((1, 2, 4, 300, 3000)), chance.choice((0, 127, 255)))
+    if kind < 0.032:
+        return operations(
+            chance.choice((b"N", b"}", b"]", b"K\x05", b"(", b")\x85")), chance.choice((10**4, 2 * 10**6))
+        )
     if kind < 0.5:
         return any_bytes(content, chance)
     places = (2, len(content) - 1, chance.randrange(len(content)), chance.randrange(min(200, len(content))))

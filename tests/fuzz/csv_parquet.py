@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pandas
 import pyarrow
-from attacks import long_label, same_text, short_rows
+from attacks import WIDE, long_label, lying_rows, same_names, same_text, short_rows, wide_values
 from loader import Loader, load_each, normal, one_of
 from mutations import EDGES, any_bytes
 from pyarrow import parquet
@@ -26,10 +26,14 @@ def valid_csv(folder: Path) -> None:
 def any_csv(content: bytes, chance: Random) -> bytes:
     kind = chance.random()
     if kind < 0.01:
-        sizes = (3, 100, 1000, 10_000, 100_000)
+        sizes = (3, 100, 1000, 10_000, 60_000)
         return short_rows(chance.choice(sizes), chance.choice(sizes), chance.choice((b"\r", b"\n", b"\r\n", b"\n\r")))
     if kind < 0.02:
         return long_label(chance.choice((10, 1000, 100_000, 1_000_000)), chance.choice((1, 100, 1500, 100_000)))
+    if kind < 0.025:
+        return same_names(chance.choice((b"a", b"", b"1", b"c")), chance.choice((2, 1000, 30_000, 60_000)))
+    if kind < 0.03:
+        return chance.choice((b"\n", b"\r", b"\r\n", b" \n")) * chance.choice((100, 10**5, 10**7)) + content
     if kind < 0.7:
         return any_bytes(content, chance)
     columns, rows = chance.choice((1, 3, 1000, 30_000)), chance.choice((1, 2, 1000, 30_000))
@@ -78,10 +82,16 @@ def spoil_parquet(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
     if kind < 0.013:
         letters, rows = chance.choice((1, 1000, 100_000, 900_000)), chance.choice((1, 50, 500, 20_000))
         return files | {chance.choice(list(files)): same_text(letters, rows)}
+    if kind < 0.023:
+        rows, claimed = chance.choice((50, 10**4, 10**6)), chance.choice((0, 1, 10, 10**4, 10**8, 2**62))
+        return files | {chance.choice(list(files)): lying_rows(rows, claimed, chance.randrange(4))}
+    if kind < 0.033:
+        letters, rows = chance.choice((1, 16, 1000, 100_000)), chance.choice((500, 5000, 20_000))
+        return files | {chance.choice(list(files)): wide_values(chance.choice(WIDE), letters, rows)}
     return one_of(any_parquet)(files, chance)
 
 
 LOADERS = (
-    Loader("csv", 0.07, valid_csv, one_of(any_csv), partial(load_each, label="c"), (DataFileError,)),
-    Loader("parquet", 0.06, valid_parquet, spoil_parquet, partial(load_each, label="c"), (DataFileError,), 4 << 30),
+    Loader("csv", 0.08, valid_csv, one_of(any_csv), partial(load_each, label="c"), (DataFileError,)),
+    Loader("parquet", 0.08, valid_parquet, spoil_parquet, partial(load_each, label="c"), (DataFileError,), 4 << 30),
 )

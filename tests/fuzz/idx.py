@@ -34,6 +34,6 @@ def spoil_gzipped_idx(files: dict[str, bytes], chance: Random) -> dict[str, byte
 
 load_mnist = partial(load_named, name="mnist")
 LOADERS = (
-    Loader("idx", 0.11, valid_idx, one_of(any_bytes), load_mnist, (DataFileError,)),
+    Loader("idx", 0.10, valid_idx, one_of(any_bytes), load_mnist, (DataFileError,)),
     Loader("idx.gz", 0.07, partial(valid_idx, ending=".gz"), spoil_gzipped_idx, load_mnist, (DataFileError,)),
 )

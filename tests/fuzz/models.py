@@ -182,7 +182,7 @@ def spoil_states(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
 
 
 def load_models(folder: Path) -> None:
-    """A model that is accepted must also answer."""
+    """A model that is read must also answer."""
     for path in folder.iterdir():
         model, X = load(path, device="cpu"), MODELS[path.stem]
         try:

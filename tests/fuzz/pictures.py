@@ -1,4 +1,4 @@
-"""Folders of pictures, CelebA's, and single ones that are sent to the explorer."""
+"""Folders of pictures, CelebA's and Omniglot's, and single ones that are sent to the explorer."""
 
 import struct
 import zlib
@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from attacks import blank, many_scans
+from attacks import blank, many_rows, many_scans, runs
 from loader import Loader, load_named, one_of, pixels
 from mutations import any_bytes
 from PIL import Image
@@ -26,6 +26,28 @@ def valid_celeba(folder: Path) -> None:
     rows = [f"{name} " + " ".join(["1", "-1"] * 20) for name in names]
     (below / "list_attr_celeba.txt").write_text("\n".join(["6", " ".join(f"A{a}" for a in range(40)), *rows]) + "\n")
     (below / "list_eval_partition.txt").write_text("".join(f"{name} {2 * (i > 3)}\n" for i, name in enumerate(names)))
+
+
+OMNIGLOT = tuple(f"images_{part}/Letters/character0{i}" for i, part in enumerate(("background", "evaluation")))
+
+
+def valid_omniglot(folder: Path) -> None:
+    for character in OMNIGLOT:
+        (folder / character).mkdir(parents=True)
+        for i in range(20):
+            Image.fromarray(pixels(105, 105) > 255 - 5 * i).save(folder / character / f"{i:02}.png")
+
+
+def spoil_omniglot(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
+    """A drawing, or the folders: drawings that are missing, too many, or in folders of their own."""
+    name = chance.choice(list(files))
+    kind = chance.randrange(6)
+    if kind == 0:
+        return {other: content for other, content in files.items() if other != name}
+    if kind == 1:
+        below = chance.choice((*OMNIGLOT, "images_background/Other/character01", "images_background", "x"))
+        return files | {f"{below}/{chance.choice(('x.png', 'x.png/y.png', 'x', '.png'))}": files[name]}
+    return files | {name: any_picture(files[name], chance)}
 
 
 def valid_pictures(folder: Path) -> None:
@@ -53,6 +75,10 @@ def any_picture(content: bytes, chance: Random) -> bytes:
     if content.startswith(b"\xff\xd8") and chance.random() < 0.05:
         sides = chance.choice(((9, 11), (64, 64), (178, 218), (1000, 1000), (4096, 4096)))
         return many_scans(*sides, chance.choice(("L", "RGB")), chance.choice((1, 50, 85, 200, 3000)))
+    if content.startswith(b"BM") and chance.random() < 0.1:
+        sides = chance.choice(((9, 11), (1000, 1000), (4096, 4096), (1 << 24, 1), (1, 1 << 24)))
+        data = chance.choice((b"\x01\x00", b"\xff\x11", b"\x00\x02\xff\xff", b"\x00\x00"))
+        return runs(*sides, chance.choice((4, 8)), data * chance.choice((1, 1000, 500_000)))
     if not content.startswith(b"\x89PNG") or chance.random() < 0.3:
         return any_bytes(content, chance)
     chunks = png_chunks(content)
@@ -95,6 +121,9 @@ def many_blank(chance: Random) -> dict[str, bytes]:
 def spoil_celeba(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
     """A list or a picture, of which there are more."""
     lists = [name for name in files if name.endswith(".txt")]
+    if chance.random() < 0.005:
+        names, values = chance.choice(((b" ", b""), (b"A", b" 1"), (b"A " * 10**6, b"")))
+        return files | {chance.choice(lists): many_rows(names, values, chance.choice((3, 1000, 100_000, 400_000)))}
     return one_of(any_bytes, *lists)(files, chance) if chance.random() < 0.5 else one_of(any_picture)(files, chance)
 
 
@@ -131,5 +160,6 @@ def load_uploads(folder: Path) -> None:
 LOADERS = (
     Loader("upload", 0.02, valid_uploads, spoil_upload, load_uploads, (PictureError,)),
     Loader("celeba", 0.03, valid_celeba, spoil_celeba, partial(load_named, name="celeba"), (DataFileError,)),
+    Loader("omniglot", 0.01, valid_omniglot, spoil_omniglot, partial(load_named, name="omniglot"), (DataFileError,)),
     Loader("pictures", 0.05, valid_pictures, spoil_pictures, read, (DataFileError,)),
 )

@@ -1,8 +1,8 @@
 """Runs loaders on bad files in processes of their own: a crash, a hang or a flood of memory is seen and survived.
 
-A process gets 1 GiB of address space above what it had after reading a valid file, and 5 seconds for each file, of a
-processor's time where the machine is busy, but no more than a minute. Every file is a function of (seed, loader,
-number) and nothing else, so a finding can be made again from these three.
+A process gets 1 GiB of address space above what it had after reading a valid file, and for each file 5 seconds of a
+processor's time, but no more than 20 by the clock, so that one that waits for nothing hangs too. Every file is a
+function of (seed, loader, number) and nothing else, so a finding can be made again from these three.
 """
 
 import ctypes
@@ -26,14 +26,16 @@ from loaders import LOADERS
 
 import treevae
 
-SECONDS = 5.0  # for one file
+SECONDS = 5.0  # of a processor's time for one file
+PATIENCE = 4  # times as many by the clock, for a busy machine
 MEMORY = 1 << 30  # bytes above what a valid file takes
 START = 60.0  # in which a process must have read a valid file, or made a bad one
 CHUNK = 1000  # files for one process
 MOST_SAID = 2000  # letters of a message that are passed on
 PACKAGE = str(Path(treevae.__file__).parent)
 MOST_KEPT = 30  # findings of one loader whose files are kept
-OUTCOMES = ("accepted", "refused", "crashed", "hung", "over_memory")
+OWN_FAULT = 2  # the code at the end where the fuzz itself failed; 1 is for findings
+OUTCOMES = ("read", "refused", "crashed", "hung", "over_memory")
 
 
 @dataclass
@@ -77,7 +79,7 @@ def attempt(loader: Loader, folder: Path) -> tuple[str, str]:
         if type(error) in loader.refuses and str(error) and _is_ours(error):
             return "refused", f"{type(error).__name__}: {error}"
         return "crashed", traceback.format_exc()
-    return "accepted", ""
+    return "read", ""
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -112,7 +114,7 @@ def in_this_process(loader: Loader, valid: Path, seed: int, numbers: range, fold
         took, rise = time.monotonic() - began, max(0, _resident("VmHWM") - before)
         if rise > MEMORY:
             outcome = "over_memory"
-        if outcome not in ("accepted", "refused"):
+        if outcome not in ("read", "refused"):
             (folder.parent / f"said-{number}.txt").write_text(said, encoding="utf-8", errors="backslashreplace")
         os.write(out, f"{number} {outcome} {took:.4f} {rise} {json.dumps(said[-MOST_SAID:])}\n".encode())
 
@@ -134,7 +136,9 @@ def quiet() -> None:
 def limit_memory(above: int) -> None:
     """No more address space than so many bytes above what is taken now."""
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + above, resource.RLIM_INFINITY))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)  # a limit of the machine's own stays
+    room = taken + above if hard == resource.RLIM_INFINITY else min(taken + above, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (room, hard))
 
 
 def _resident(name: str) -> int:
@@ -169,19 +173,19 @@ class Process:
         os.close(out)
         self.next = numbers.start
         self._rest = b""
-        self.expect(START)
+        self.expect(START, START)
 
-    def expect(self, seconds: float) -> None:
-        """Something is to be heard of the child in so many seconds."""
+    def expect(self, seconds: float, latest: float) -> None:
+        """Something is to be heard of the child in so many seconds of a processor's time, and by the clock."""
         self.deadline = time.monotonic() + seconds
-        self._latest, self._worked, self._seconds = time.monotonic() + START, self._work(), seconds
+        self._latest, self._worked, self._seconds = time.monotonic() + latest, self._work(), seconds
 
     def waits(self) -> bool:
         """Whether the child has had less of a processor's time, as on a busy machine; it gets the rest of it."""
         left = self._seconds - (self._work() - self._worked)
         if left <= 0 or time.monotonic() >= self._latest:
             return False
-        self.deadline = time.monotonic() + left
+        self.deadline = min(time.monotonic() + left, self._latest)
         return True
 
     def _work(self) -> float:
@@ -241,7 +245,7 @@ def run(inputs: dict[str, range], valid: Path, seed: int, jobs: int, rooms: Path
 def _listen(process: Process, tally: Tally, keep: Path) -> str | None:
     """Take in what a child says; once it has ended, how: "" is well."""
     for line in process.lines():
-        process.expect(SECONDS if line == "begin" else START)
+        process.expect(*((SECONDS, PATIENCE * SECONDS) if line == "begin" else (START, START)))
         if line in ("ready", "begin"):
             continue
         if line:
@@ -249,14 +253,16 @@ def _listen(process: Process, tally: Tally, keep: Path) -> str | None:
             tally.last = f"{outcome} after {float(took):.2f} s, with {int(rise) / 1e6:.0f} MB\n{json.loads(said)}"
             process.next = int(number) + 1
             tally.largest_rise, tally.slowest = max(tally.largest_rise, int(rise)), max(tally.slowest, float(took))
-            if outcome in ("accepted", "refused"):
+            if outcome in ("read", "refused"):
                 tally.counts[outcome] += 1
             else:
                 _note(process, tally, outcome, int(number), keep)
             continue
         status = process.end()
         if (process.room / "fault.txt").exists():
-            sys.exit(f"the fuzz of {process.loader.name} itself failed:\n{(process.room / 'fault.txt').read_text()}")
+            fault = (process.room / "fault.txt").read_text()
+            print(f"the fuzz of {process.loader.name} itself failed:\n{fault}", file=sys.stderr)
+            sys.exit(OWN_FAULT)
         return "" if status == 0 and process.next >= process.numbers.stop else "crashed"
     return None
 

@@ -112,6 +112,10 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
         Whether images may hold numbers outside [0, 1].
     """
     X, least = as_array(X), 2 if form is None else 1
+    if (kind := getattr(getattr(X, "dtype", None), "kind", "")) in ("M", "m"):  # numpy would make numbers of them
+        raise ValueError(
+            f"X has dtype {X.dtype}; {'dates' if kind == 'M' else 'spans of time'} must be made numbers first"
+        )
     if n_dimensions(X) > 2:
         X = np.asarray(X)
         if len(X) < least:

@@ -16,6 +16,11 @@ from .pictures import read_pictures
 
 PICTURES, ATTRIBUTES, PARTITION = "img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"
 FULL_SIZE, CROP, SIDE = (178, 218), (15, 40, 163, 188), 64  # left, top, right, bottom: 148 × 148 pixels
+LARGEST_LIST, MOST_PICTURES, LONGEST_LINE = (
+    1 << 26,
+    1 << 18,
+    10_000,
+)  # bytes, lines, letters; published: 202,599 pictures
 N_TRAIN = 100_000  # the paper trains on that many of the training pictures
 TRAIN, TEST = "0", "2"  # in the partition; 1 is the validation part, which the paper does not use
 OWN_SPLIT = (
@@ -60,11 +65,13 @@ def _read_attributes(folder: Path) -> tuple[tuple[str, ...], dict[str, np.ndarra
     path = folder / ATTRIBUTES
     count, header, *rows = _lines(path)
     names, found = tuple(header.split()), {}
+    if not names:
+        raise DataFileError(f"{path} names no attributes in its second line, expected their names")
     for i, row in enumerate(rows, start=3):
         file, *values = row.split() or [""]
         if len(values) != len(names) or not set(values) <= {"1", "-1"}:
             raise DataFileError(f"{path} has in line {i} not a file and {len(names)} times 1 or -1: {row[:60]!r}")
-        found[Path(file).stem] = np.array(values) == "1"
+        found[_stem(file)] = np.array([value == "1" for value in values])
     if count.strip() != str(len(found)):
         raise DataFileError(
             f"{path} lists {len(found):,} pictures, expected the {count.strip()[:20]} of its first line"
@@ -97,14 +104,27 @@ def _read_partition(path: Path) -> dict[str, str]:
     for i, row in enumerate(_lines(path), start=1):
         if len(fields := row.split()) != 2 or fields[1] not in ("0", "1", "2"):
             raise DataFileError(f"{path} has in line {i} not a file and 0, 1 or 2: {row[:60]!r}")
-        part[Path(fields[0]).stem] = fields[1]
+        part[_stem(fields[0])] = fields[1]
     return part
+
+
+def _stem(file: str) -> str:
+    """The name without its ending; a Path would take most of the time that a list takes."""
+    name = file.rpartition("/")[2]
+    return name.rpartition(".")[0] or name
 
 
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
         raise DataFileError(f"{path} is not there")
-    lines = path.read_text(encoding="latin-1").splitlines()
+    if (size := path.stat().st_size) > LARGEST_LIST:
+        raise DataFileError(f"{path} has {size:,} bytes, expected at most {LARGEST_LIST:,}")
+    text = path.read_text(encoding="latin-1")
+    if (n_lines := text.count("\n")) > MOST_PICTURES:
+        raise DataFileError(f"{path} has {n_lines:,} lines, expected at most {MOST_PICTURES:,}")
+    lines = text.removesuffix("\n").split("\n") if text else []
+    if any(len(line) > LONGEST_LINE for line in lines):
+        raise DataFileError(f"{path} has a line of more than {LONGEST_LINE:,} letters, expected one for each picture")
     if len(lines) < 3:
         raise DataFileError(f"{path} has {len(lines)} lines, expected one for each picture")
     return lines

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickletools
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,21 @@ import numpy as np
 from .dataset import DataSet, Size, Source
 from .download import Download
 from .files import DataFileError
-from .pickles import read_pickle
+from .pickles import MOST_OPERATIONS, read_pickle
 
 SIDE, CHANNELS = 32, 3
 N_BYTES = CHANNELS * SIDE * SIDE  # of an image, stored as (channel, row, column)
 LARGEST = 1 << 29  # bytes of a file; the largest published one has 155 million
+LARGEST_NAMES = 1 << 20  # bytes of a file with names of classes; the largest published one has 1,500
 BEFORE_PIXELS = 1 << 23  # bytes of a file in which the shape of its array stands, before the array itself
 
 
-def _unpickle(path: Path) -> dict[str, Any]:
+def _unpickle(path: Path, largest: int = LARGEST) -> dict[str, Any]:
     """The dict in a file, its keys as strings."""
     if not path.is_file():
         raise DataFileError(f"{path} is not there")
-    if (size := path.stat().st_size) > LARGEST:
-        raise DataFileError(f"{path} has {size:,} bytes, expected at most {LARGEST:,}")
+    if (size := path.stat().st_size) > largest:
+        raise DataFileError(f"{path} has {size:,} bytes, expected at most {largest:,}")
     try:
         found = read_pickle(path.read_bytes())
         if not isinstance(found, dict):
@@ -44,7 +46,7 @@ def _read_batch(
     """The rows of bytes in a batch, and its labels under each key."""
     batch = _unpickle(path)
     rows = batch.get("data")
-    if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != N_BYTES:
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape[1:] != (N_BYTES,) or not len(rows):
         raise DataFileError(f"{path} holds no images under 'data', expected rows of {N_BYTES:,} bytes")
     labels = []
     for key, n in zip(label_keys, n_classes, strict=True):
@@ -72,7 +74,7 @@ def _read_part(
 
 
 def _names(path: Path, key: str) -> tuple[str, ...]:
-    found = _unpickle(path).get(key)
+    found = _unpickle(path, LARGEST_NAMES).get(key)
     if not isinstance(found, list) or not found or not all(isinstance(name, bytes | str) for name in found):
         raise DataFileError(f"{path} has no names of classes under {key!r}")
     return tuple(name.decode(errors="replace") if isinstance(name, bytes) else name for name in found)
@@ -86,8 +88,10 @@ def _n_images(path: Path) -> int:
     with path.open("rb") as file:
         start = file.read(BEFORE_PIXELS)
     try:
-        for opcode, argument, _ in pickletools.genops(start):
-            if opcode.name == "TUPLE2" and last[1] == N_BYTES and isinstance(last[0], int):
+        for opcode, argument, _ in islice(pickletools.genops(start), MOST_OPERATIONS):
+            if opcode.name == "TUPLE2" and last[1] == N_BYTES and type(last[0]) is int:
+                if not 0 < last[0] <= LARGEST // N_BYTES:
+                    raise ValueError(f"it says that it holds less than 1 image, or more than {LARGEST // N_BYTES:,}")
                 return last[0]
             last = [last[1], argument]
     except ValueError as error:

@@ -7,10 +7,12 @@ import csv
 import os
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -26,8 +28,11 @@ UNNAMED = "Unnamed: 0"  # what pandas calls a first column without a name: often
 NUMBERS, TEXTS = "fiub", "U"  # numpy's kinds of types: floats, integers, truth values; letters
 LONGEST_HEADER = 1000  # characters; numpy writes 118 before an array of numbers
 SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, that a packed file may become
-MOST_COLUMNS = 100_000  # of a csv table: beyond, pandas takes tens of seconds for one line
-LARGEST_PICTURE = 1 << 24  # pixels
+MOST_COLUMNS = 1 << 16  # of a csv table: pandas takes 3 s for one line of so many texts
+LONGEST_NAME = 100  # letters of a column's or an array's name that a message shows
+PIECE = 1 << 16  # rows of a parquet table that are read at a time
+MOST_EMPTY = 1000  # lines at the beginning of a csv table
+LARGEST_PICTURE, LONGEST_SIDE = 1 << 24, 1 << 16  # pixels
 LARGEST_FILE = 1 << 28  # bytes of a picture's file
 LARGEST_FOLDER = (
     1 << 35
@@ -36,6 +41,7 @@ FORMATS = ("PNG", "JPEG", "BMP")  # of Pillow, which would also start other prog
 MOST_SCANS = 100  # of a JPEG; a progressive one has about ten
 MOST_SCANNED = 1 << 29  # pixels of all scans: 32 scans of the largest picture
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
+NOTES = "its notes for pandas do not hold together"
 INSTALL = "Install what reads it: pip install 'treevae[files]'"
 
 
@@ -92,6 +98,8 @@ def read(
     kind = path.suffix.lower()
     if not os.path.exists(path):  # unlike Path.exists, it also says so of names that are too long to be any
         raise DataFileError(f"there is no file or folder {path}")
+    if not path.is_file() and not path.is_dir():  # a pipe would be waited for without end
+        raise DataFileError(f"{path} is neither a file nor a folder, but a pipe or a device; write it to a file first")
     if drop and (path.is_dir() or kind not in TABLES):
         raise DataFileError(f"{path} has no named columns, so {', '.join(drop)} cannot be dropped; only tables have")
     if label is not None and (path.is_dir() or kind not in (*TABLES, ".npz")):
@@ -227,7 +235,7 @@ def check_bomb(n_bytes: int, path: Path) -> None:
     if n_bytes > SMALL and n_bytes > MOST_TIMES * size:
         raise DataFileError(
             f"{path} has {size:,} bytes, but would take {n_bytes:,} in memory, more than {MOST_TIMES} times as much; "
-            "if that is meant, write it unpacked with np.save"
+            "if that is meant, write it unpacked, as np.save does"
         )
 
 
@@ -242,9 +250,9 @@ def _key(keys: list[str], path: Path, label: str | None) -> str:
     for key in KEYS:
         if key in keys:
             return key
-    found = ", ".join(keys) or "none"
     raise DataFileError(
-        f"{path} holds the arrays {found}; save one alone, or call it {', '.join(KEYS[:-1])} or {KEYS[-1]}"
+        f"{path} holds the arrays {_quoted(keys) or 'none'}; save one alone, or call it {', '.join(KEYS[:-1])} or "
+        f"{KEYS[-1]}"
     )
 
 
@@ -254,20 +262,22 @@ def _key(keys: list[str], path: Path, label: str | None) -> str:
 def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_there: Sequence[str]) -> Table:
     """The numbers, the column names and the labels of a csv or parquet file."""
     try:
-        frame = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
+        if path.suffix.lower() == ".parquet":
+            frame = _read_parquet(path, drop, label, drop_if_there)
+        else:
+            frame = _read_csv(path)
+            _check_named(list(map(str, frame.columns)), drop, label, path)
     except ImportError as error:
         raise DataFileError(f"{path} needs pandas, and for parquet pyarrow. {INSTALL}") from error
     except DataFileError:
         raise
     except (ValueError, OSError, NotImplementedError) as error:  # pandas' and pyarrow's own errors are kinds of these
-        raise DataFileError(f"{path} cannot be read as a table: {error}") from error
+        is_csv = path.suffix.lower() == ".csv"
+        way_out = "; save it as UTF-8" if is_csv and isinstance(error, UnicodeDecodeError) else ""
+        raise DataFileError(f"{path} cannot be read as a table: {error}{way_out}") from error
 
     named = all(isinstance(name, str) for name in frame.columns)
     frame.columns = [str(name) for name in frame.columns]
-    if label is not None and label not in frame.columns:
-        raise DataFileError(f"{path} has no {label!r} for labels; it has {_quoted(list(frame.columns))}")
-    if unknown := [name for name in drop if name not in frame.columns]:
-        raise DataFileError(f"{path} has no column {_quoted(unknown)} to drop; it has {_quoted(list(frame.columns))}")
     y = None if label is None else _labels(_values(frame[label]), label, len(frame), path)
     left_out = {*drop, *drop_if_there, label} & set(frame.columns)
     frame = frame.drop(columns=list(left_out)) if left_out else frame
@@ -276,17 +286,38 @@ def _read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_ther
             f"the first column of {path} has no name and only counts the rows; leave it out with --drop {UNNAMED!r}"
         )
     numbers = {dtype for dtype in set(frame.dtypes) if _is_number(dtype)}
-    text = [name for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if dtype not in numbers]
-    if text:
-        raise DataFileError(
-            f"{path} has columns that are not numbers: {_quoted(text)}; encode them as numbers, or leave them out with "
-            + " ".join(f"--drop {name!r}" for name in text[:3])
-            + (" …" if len(text) > 3 else "")
-        )
+    _refuse_texts([name for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if dtype not in numbers], path)
     X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     if gaps := list(frame.columns[np.isnan(X).any(axis=0)]):
-        raise DataFileError(f"{path} has missing values in {_quoted(gaps)}; fill them, or drop the rows or columns")
+        first = np.isnan(X).any(axis=1).argmax()
+        raise DataFileError(
+            f"{path} has missing values in {_quoted(gaps)}, or lines with too few fields, first in sample {first} "
+            "(counted from 0); fill them, or drop the rows or columns"
+        )
     return Table(_checked(X, path), tuple(frame.columns) if named else None, labels=y)
+
+
+def _check_named(names: Sequence[str], drop: Sequence[str], label: str | None, path: Path) -> None:
+    """Raise if the columns that were asked for are not there."""
+    if label is not None and label not in names:
+        raise DataFileError(f"{path} has no {label!r} for labels; it has {_quoted(names)}")
+    if unknown := [name for name in drop if name not in names]:
+        raise DataFileError(f"{path} has no column {_quoted(unknown)} to drop; it has {_quoted(names)}")
+
+
+def _refuse_texts(names: Sequence[str], path: Path) -> None:
+    """Raise if there are columns that are no numbers."""
+    if names:
+        raise DataFileError(
+            f"{path} has columns that are not numbers: {_quoted(names)}; encode them as numbers, or leave them out "
+            "with " + " ".join(f"--drop {name!r}" for name in names[:3]) + (" …" if len(names) > 3 else "")
+        )
+
+
+def _check_distinct(names: Sequence[str], path: Path) -> None:
+    """Raise if two columns have one name: pandas renames them, which takes long where they are many."""
+    if twice := [name for name, n in Counter(names).items() if n > 1 and name]:
+        raise DataFileError(f"{path} has several columns of the name {_quoted(twice)}; give each a name of its own")
 
 
 def _values(column: Any) -> np.ndarray:
@@ -297,26 +328,89 @@ def _values(column: Any) -> np.ndarray:
     return texts[column.cat.codes.to_numpy()]
 
 
-def _read_parquet(path: Path) -> Any:
-    """A pandas frame, if the file's own list of contents is not that of a bomb."""
-    import pandas
+def _read_parquet(path: Path, drop: Sequence[str], label: str | None, drop_if_there: Sequence[str]) -> Any:
+    """A pandas frame without what is to be dropped, if the file's own list of contents is not that of a bomb."""
     from pyarrow.parquet import ParquetFile
-    from pyarrow.types import is_nested, is_primitive
+    from pyarrow.types import is_nested
 
     with ParquetFile(path) as file:
-        about = file.metadata
-        cells = about.num_rows * about.num_columns
-        check_bomb(max(8 * cells, sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))), path)
-        columns = list(file.schema_arrow)
-    if nested := [column.name for column in columns if is_nested(column.type)]:
-        raise DataFileError(f"{path} has a column {nested[0]!r} of lists or records; give every number a column")
-    texts = [column.name for column in columns if not is_primitive(column.type)]
+        schema = file.schema_arrow
+        if nested := [column.name for column in schema if is_nested(column.type)]:
+            raise DataFileError(f"{path} has a column {nested[0]!r} of lists or records; give every number a column")
+        _check_rows(file.metadata, path)
+    index = _index_columns(schema)
+    _check_named([name for name in schema.names if name not in index], drop, label, path)
+    _check_distinct(schema.names, path)
+    wanted = [column for column in schema if column.name not in {*drop, *drop_if_there} - {label}]
+    texts = _check_types(wanted, {label, *index}, path)
     try:
-        return pandas.read_parquet(path, read_dictionary=texts)  # a text that stands in many rows is kept once
-    except (ImportError, ValueError, OSError):
+        return _frame(path, [column.name for column in wanted], texts)
+    except (ImportError, ValueError, OSError, MemoryError):
         raise
     except Exception as error:  # pandas trusts the notes that it left in such files, and stumbles over others
-        raise ValueError(f"its notes for pandas do not hold together ({type(error).__name__}: {error})") from error
+        raise ValueError(f"{NOTES} ({type(error).__name__}: {error})") from error
+
+
+def _check_rows(about: Any, path: Path) -> None:
+    """Raise if a file's list of contents contradicts itself, or is that of a bomb."""
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    if sum(group.num_rows for group in groups) != about.num_rows:
+        raise DataFileError(f"{path} is damaged: its counts of rows do not agree; write it again")
+    check_bomb(max(8 * about.num_rows * about.num_columns, sum(group.total_byte_size for group in groups)), path)
+
+
+def _frame(path: Path, columns: list[str], texts: list[str]) -> Any:
+    """The columns as a pandas frame, if they are as long as the file says; a text of many rows is kept once.
+
+    They are read piece by piece, since Arrow believes a count of each column's own, which cannot be asked for: where
+    the notes around it are damaged, asking ends the process.
+    """
+    from pyarrow import Table as ArrowTable
+    from pyarrow.parquet import ParquetFile
+
+    pieces = []
+    with ParquetFile(path, read_dictionary=texts) as file:
+        left = file.metadata.num_rows
+        for piece in file.iter_batches(PIECE, columns=columns, use_pandas_metadata=True):
+            left -= piece.num_rows
+            if left < 0:
+                break
+            pieces.append(piece)
+        if left:
+            raise DataFileError(f"{path} is damaged: its counts of rows do not agree; write it again")
+        schema = pieces[0].schema if pieces else file.schema_arrow
+    return ArrowTable.from_batches(pieces, schema).to_pandas()
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """The columns that pandas noted as names of the rows; they are no features."""
+    try:
+        return {
+            name for name in (schema.pandas_metadata or {"index_columns": ()})["index_columns"] if type(name) is str
+        }
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{NOTES} ({type(error).__name__}: {error})") from error
+
+
+def _check_types(columns: Sequence[Any], others: Container[str | None], path: Path) -> list[str]:
+    """The columns of texts, which only labels and names of rows may be; raise for what would become Python objects."""
+    from pyarrow import types
+
+    def is_one(kind: Any, *tests: str) -> bool:
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return any(getattr(types, f"is_{test}")(kind) for test in tests if hasattr(types, f"is_{test}"))
+
+    numbers = "integer", "floating", "boolean"
+    letters = "string", "large_string", "string_view", "binary", "large_binary", "binary_view"  # views since pyarrow 16
+    no_numbers = [column for column in columns if types.is_dictionary(column.type) or not is_one(column.type, *numbers)]
+    _refuse_texts([column.name for column in no_numbers if column.name not in others], path)
+    texts = [c.name for c in no_numbers if is_one(c.type, *letters)]
+    for column in no_numbers:
+        if column.name not in texts and not is_one(column.type, *numbers, "timestamp"):
+            raise DataFileError(f"{path} has {column.type} in {column.name!r}; numbers or texts are needed")
+    return texts
 
 
 def _read_csv(path: Path) -> Any:
@@ -328,6 +422,7 @@ def _read_csv(path: Path) -> Any:
     if all(map(_reads_as_number, first)):
         counted = first == [str(i) for i in range(len(first))]  # how pandas writes columns without names
         return pandas.read_csv(path, header=None, skiprows=1 if counted else 0)
+    _check_distinct(first, path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pandas.errors.ParserWarning)
         try:
@@ -340,11 +435,17 @@ def _first_row(path: Path) -> list[str]:
     """The fields of the first line that is not empty."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
-            found = next((row for row in csv.reader(file) if row), None)
+            found = next((row for row in islice(csv.reader(file), MOST_EMPTY) if row), None)
         except csv.Error as error:
             raise DataFileError(f"{path} cannot be read as a table: {error}") from error
     if not found:
-        raise DataFileError(f"{path} is empty; a table has a line for each sample")
+        raise DataFileError(
+            f"{path} is empty, or its first {MOST_EMPTY:,} lines are; a table has a line for each sample"
+        )
+    if len(found) == 1 and (sign := next((sign for sign in (";", "\t") if sign in found[0]), None)):
+        raise DataFileError(
+            f"{path} seems to have {sign!r} between its columns; save it with commas, or rename its one column"
+        )
     if len(found) > MOST_COLUMNS:
         raise DataFileError(
             f"{path} has {len(found):,} columns, more than {MOST_COLUMNS:,}; save it with np.save instead"
@@ -357,8 +458,12 @@ def _check_short_rows(path: Path, n_columns: int) -> None:
     size = path.stat().st_size
     if 8 * n_columns * size < SMALL:  # a row has a byte at least, a cell takes 8
         return
-    with path.open(encoding="latin-1") as file:  # lines end as pandas has it: \n, \r or both
-        n_rows = sum(1 for line in file if line.strip())
+    n_rows, after_end = 0, True
+    with path.open("rb") as file:
+        while (block := np.frombuffer(file.read(1 << 20), np.uint8)).size:
+            ends = (block == ord("\n")) | (block == ord("\r"))  # lines end as pandas has it: \n, \r or both
+            n_rows += int(np.count_nonzero(~ends & np.r_[after_end, ends[:-1]]))
+            after_end = ends[-1]
     if n_rows * (n_columns - 1) > size:  # not even a comma for each
         raise DataFileError(f"{path} has {n_columns:,} columns, but most of its {n_rows:,} lines have fewer fields")
 
@@ -379,7 +484,7 @@ def _is_number(dtype: Any) -> bool:
 
 def _quoted(names: Sequence[str], most: int = 10) -> str:
     """The names, the first few if they are many."""
-    shown = ", ".join(map(repr, names[:most]))
+    shown = ", ".join(repr(name if len(name) < LONGEST_NAME else f"{name[:LONGEST_NAME]}…") for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
@@ -447,9 +552,16 @@ def _read_picture(file: Path) -> np.ndarray:
         return np.asarray(ImageOps.exif_transpose(image).convert("L" if grey else "RGB"))
 
 
-def check_scans(data: bytes, n_pixels: int) -> None:
-    """Raise ValueError for a JPEG with very many scans: each goes over the whole picture, and needs but a few bytes."""
-    most = min(MOST_SCANS, MOST_SCANNED // max(n_pixels, 1))
+def check_effort(image: Any, data: bytes) -> None:
+    """Raise ValueError for pictures of few bytes that take long to decode.
+
+    Each scan of a JPEG goes over the whole picture, and Pillow unpacks the runs of a bmp in Python.
+    """
+    if max(image.size) > LONGEST_SIDE:
+        raise ValueError(f"it has {image.width} × {image.height} pixels, more than {LONGEST_SIDE:,} on a side")
+    if any(tile[0] == "bmp_rle" for tile in image.tile):
+        raise ValueError("it is a bmp with run-length encoding; save it without, or as png")
+    most = min(MOST_SCANS, MOST_SCANNED // max(image.width * image.height, 1))
     if data.startswith(b"\xff\xd8") and (scans := data.count(b"\xff\xda")) > most:
         raise ValueError(f"it has {scans} scans, more than {most}")
 
@@ -461,6 +573,8 @@ def opened(reader: Any, file: Path) -> Iterator[Any]:
     ``reader`` is PIL.Image, which is not there in every installation.
     """
     try:
+        if not file.is_file():
+            raise DataFileError(f"{file} is no file")
         if (size := file.stat().st_size) > LARGEST_FILE:
             raise DataFileError(f"{file} has {size:,} bytes, more than a picture of {LARGEST_PICTURE:,} pixels needs")
         data = file.read_bytes()  # Pillow asks a file for as much as it claims, and memory for as much
@@ -473,7 +587,7 @@ def opened(reader: Any, file: Path) -> Iterator[Any]:
                 raise DataFileError(
                     f"{file} has {image.width} × {image.height} pixels, more than {LARGEST_PICTURE:,}; shrink it first"
                 )
-            check_scans(data, image.width * image.height)
+            check_effort(image, data)
             yield image
     except DataFileError:
         raise

@@ -14,7 +14,7 @@ import numpy as np
 from .dataset import DataSet, Size, Source
 from .download import Download
 from .fashion_sample import CLASS_NAMES
-from .files import DataFileError, fill
+from .files import DataFileError, check_bomb, fill
 
 SIDE = 28
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -31,7 +31,7 @@ def _read(folder: Path, name: str, class_names: tuple[str, ...]) -> DataSet:
             raise DataFileError(
                 f"{_path(folder, file)} holds {len(y):,} labels, expected one for each of {len(x):,} images"
             )
-        if len(y) and y.max() >= len(class_names):
+        if y.max() >= len(class_names):
             raise DataFileError(f"{_path(folder, file)} holds a label {y.max()}, expected 0 to {len(class_names) - 1}")
     return DataSet(name, x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), class_names)
 
@@ -63,6 +63,7 @@ def _shape_of(path: Path) -> tuple[int, ...]:
         raise DataFileError(f"{path} is cut short or damaged: {error}") from error
     if path.suffix != ".gz" and (found := path.stat().st_size - 4 * (1 + len(shape))) != prod(shape):
         raise DataFileError(f"{path} holds {found:,} bytes after its header, expected {prod(shape):,}")
+    check_bomb(prod(shape), path)
     return shape
 
 
@@ -79,6 +80,8 @@ def _read_header(file: IO[bytes], path: Path) -> tuple[int, ...]:
     shape = tuple(np.frombuffer(header, ">u4", offset=4).tolist())
     if shape[1:] != (SIDE, SIDE)[: n_axes - 1]:
         raise DataFileError(f"{path} holds images of {shape[1]} × {shape[2]}, expected {SIDE} × {SIDE}")
+    if not shape[0]:
+        raise DataFileError(f"{path} says that it holds nothing, expected images and labels")
     if prod(shape) > LARGEST:
         raise DataFileError(f"{path} says that {prod(shape):,} bytes follow its header, expected at most {LARGEST:,}")
     return shape

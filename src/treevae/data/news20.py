@@ -17,6 +17,7 @@ from .download import Download
 from .files import DataFileError
 
 N_WORDS = 2000
+LARGEST_MESSAGE, LARGEST_PART = 1 << 20, 1 << 27  # bytes; of the published ones 160,616, and 22 million
 PARTS = ("20news-bydate-train", "20news-bydate-test")
 
 
@@ -72,12 +73,18 @@ def _messages(folder: Path) -> list[dict[str, list[Path]]]:
             raise DataFileError(
                 f"{folder / part} is not complete: {empty} has no messages, expected some in each group"
             )
+        sizes = {file: file.stat().st_size for files in found.values() for file in files}
+        if (largest := max(sizes, key=sizes.__getitem__)) and sizes[largest] > LARGEST_MESSAGE:
+            raise DataFileError(f"{largest} has {sizes[largest]:,} bytes, expected at most {LARGEST_MESSAGE:,}")
+        if (total := sum(sizes.values())) > LARGEST_PART:
+            raise DataFileError(f"{folder / part} has {total:,} bytes, expected at most {LARGEST_PART:,}")
         parts.append(found)
     return parts
 
 
 def _visible(group: Path) -> list[Path]:
-    return sorted(file for file in group.iterdir() if not file.name.startswith("."))  # not what a file browser leaves
+    """The messages: no folders, and not what a file browser leaves."""
+    return sorted(file for file in group.iterdir() if file.is_file() and not file.name.startswith("."))
 
 
 def _texts(groups: dict[str, list[Path]]) -> Iterator[str]:

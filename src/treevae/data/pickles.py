@@ -21,6 +21,7 @@ CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 EMPTY = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 PUTS, GETS = {"PUT", "BINPUT", "LONG_BINPUT"}, {"GET", "BINGET", "LONG_BINGET"}
 MOST_SIDES = 4  # of an array
+MOST_OPERATIONS = 1_000_000  # a second or two; the largest of CIFAR's files needs half as many, however it was written
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 ARRAY, KIND, ENCODE, NDARRAY = "_reconstruct", "dtype", "encode", "ndarray"
@@ -62,7 +63,9 @@ def read_pickle(content: bytes) -> Any:
     """
     machine = _Machine(len(content))
     try:
-        for opcode, argument, _ in pickletools.genops(content):
+        for i, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+            if i == MOST_OPERATIONS:
+                raise ValueError(f"it has more than {MOST_OPERATIONS:,} operations")
             machine.do(opcode.name, argument)
         (found,) = machine.stack
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:

@@ -55,7 +55,7 @@ def load(name: str, root: str | os.PathLike[str] | None = None, download: bool =
         )
     try:
         found = source.read(folder)
-    except DataFileError as error:
+    except (DataFileError, OSError) as error:  # OSError: a folder that cannot be listed, a file that goes meanwhile
         if isinstance(error.__cause__, ImportError):  # the files are not at fault
             raise
         raise DataFileError(f"{error}. {_how_to_get(source)}") from error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..data.arrays import InputForm
-from ..data.files import check_scans
+from ..data.files import check_effort
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 MOST_BYTES = 8 << 20
@@ -71,7 +71,10 @@ def _decode(data: bytes, size: tuple[int, int], mode: str) -> np.ndarray:
             raise PictureError(
                 f"image: {image.width} x {image.height} pixels; at most {MOST_PIXELS:,} in all are allowed"
             )
-        check_scans(data, image.width * image.height)
+        try:
+            check_effort(image, data)
+        except ValueError as error:
+            raise PictureError(f"image: {error}") from error
         if image.mode.startswith(("I", "F")):
             raise PictureError(f"image: more than 8 bits a pixel (mode {image.mode}); convert it to 8 bits")
         image.draft(mode, (4 * size[0], 4 * size[1]))  # a large JPEG is decoded smaller
