@@ -394,9 +394,21 @@ def test_frequencies_of_attributes_in_each_leaf():
     data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=("Male", "Bangs"))
     found = record_of_labels(Tree().split(0).split(1), np.array([0, 0, 0, 2]), data, 0, "", 1.0)
     assert found["leaf_attributes_percent"] == {
-        "Male": pytest.approx([200 / 3, 0, 0]), "Bangs": pytest.approx([200 / 3, 0, 100])
+        "Male": [pytest.approx(200 / 3), None, 0], "Bangs": [pytest.approx(200 / 3), None, 100]
     }  # fmt: skip
     assert "scores_percent" not in found
+
+
+def test_hair_loss_and_beard_are_what_the_paper_says():
+    """Its section on CelebA: balding or a receding hairline; a beard or 5 o'clock shadow. Table 3 reads just these."""
+    names = ("Bald", "Receding_Hairline", "No_Beard", "5_o_Clock_Shadow")
+    has = np.array([[1, 0, 1, 0], [0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool)
+    x = np.zeros((5, 2))
+    data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=names)
+    found = record_of_labels(Tree().split(0), np.array([0, 0, 0, 1, 1]), data, 0, "", 1.0)
+    hair, beard = (row for row in TABLES["celeba-attributes"].rows if row.title in ("Hair Loss", "Beard"))
+    assert [entry.score.read(found) for entry in hair.entries[:2]] == pytest.approx([100, 0])
+    assert [entry.score.read(found) for entry in beard.entries[:2]] == pytest.approx([200 / 3, 50])
 
 
 def test_bisecting_k_means_halves_the_widest_cluster():

@@ -93,10 +93,28 @@ def compared(tree: Tree | None, leaves: np.ndarray, data: DataSet) -> dict[str, 
     if data.fine_test is not None:
         found["fine_scores_percent"] = scores(tree, leaves, data.fine_test)
     if data.attributes_test is not None and data.attribute_names is not None:
-        sizes = np.maximum(np.bincount(leaves, minlength=n_leaves), 1)  # an empty leaf has none of them
-        per_leaf = np.eye(n_leaves)[leaves].T @ data.attributes_test / sizes[:, None]
-        found["leaf_attributes_percent"] = dict(zip(data.attribute_names, (100 * per_leaf.T).tolist(), strict=True))
+        has = with_those_of_the_paper(dict(zip(data.attribute_names, data.attributes_test.T, strict=True)))
+        found["leaf_attributes_percent"] = {name: _shares(one, leaves, n_leaves) for name, one in has.items()}
     return found
+
+
+def with_those_of_the_paper(has: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Attributes with the two that the paper makes of CelebA's, where those are there; of each whether a sample has it.
+
+    Samples must be asked one by one: how many have one or the other does not follow from how many have each.
+    """
+    made = {}
+    if {"Bald", "Receding_Hairline"} <= set(has):
+        made["Hair_Loss"] = has["Bald"] | has["Receding_Hairline"]
+    if {"No_Beard", "5_o_Clock_Shadow"} <= set(has):
+        made["Beard"] = ~has["No_Beard"] | has["5_o_Clock_Shadow"]
+    return has | made
+
+
+def _shares(has: np.ndarray, leaves: np.ndarray, n_leaves: int) -> list[float | None]:
+    """Of each leaf how many per cent of its samples have an attribute; None of a leaf without samples."""
+    sizes, having = (np.bincount(some, minlength=n_leaves).tolist() for some in (leaves, leaves[has]))
+    return [100 * some / size if size else None for some, size in zip(having, sizes, strict=True)]
 
 
 def scores(tree: Tree | None, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:

@@ -137,7 +137,7 @@ def wrong_with(record: dict[str, Any]) -> str:
             return f"its {name} are not all numbers"
     attributes = record.get("leaf_attributes_percent") or {}
     if not isinstance(attributes, dict) or not all(
-        isinstance(row, list) and all(_is_number(one) for one in row) for row in attributes.values()
+        isinstance(row, list) and all(one is None or _is_number(one) for one in row) for row in attributes.values()
     ):
         return "its leaf_attributes_percent are not rows of numbers"
     return "" if isinstance(record.get("note", ""), str | None) else "its note is no text"

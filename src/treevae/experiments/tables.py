@@ -180,15 +180,15 @@ omniglot treevae -110.4±0.5 96.9±0.5 -114.6±0.4
 
 # -- Table 3 ------------------------------------------------------------------------------------------------------
 
-# what the paper calls it, CelebA's attribute, whether its absence is meant, and the frequency in each of eight leaves
+# what the paper calls it, the attribute in a record (records.py makes the last two), whether its absence is meant, and the frequency in each of eight leaves
 ATTRIBUTES = (
     ("Female", "Male", True, "97.2 55.0 97.7 86.6 23.1 30.7 46.6 43.7"),
     ("Bangs", "Bangs", False, "1.6 1.2 24.1 61.7 3.4 11.1 9.1 11.4"),
     ("Blonde", "Blond_Hair", False, "1.1 3.7 66.7 2.2 5.8 2.6 26.1 7.1"),
     ("Makeup", "Heavy_Makeup", False, "75.7 43.4 76.6 59.7 15.0 12.4 16.3 12.8"),
     ("Smiling", "Smiling", False, "54.3 66.6 66.4 51.2 54.7 42.4 37.3 22.4"),
-    ("Hair Loss", "Receding_Hairline", False, "3.6 17.8 3.0 0.2 18.9 6.9 21.2 10.6"),
-    ("Beard", "No_Beard", True, "1.1 20.6 0.4 3.7 39.5 36.5 21.3 21.4"),
+    ("Hair Loss", "Hair_Loss", False, "3.6 17.8 3.0 0.2 18.9 6.9 21.2 10.6"),
+    ("Beard", "Beard", False, "1.1 20.6 0.4 3.7 39.5 36.5 21.3 21.4"),
 )
 
 # -- ablations ----------------------------------------------------------------------------------------------------
