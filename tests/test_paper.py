@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -24,7 +25,7 @@ from treevae.experiments.cells import Cell, Job
 from treevae.experiments.cluster import run_on_ray
 from treevae.experiments.methods import METHODS, Method, Place
 from treevae.experiments.records import record, record_of_labels
-from treevae.experiments.running import Failed, Finished, cells_of, jobs_of, run
+from treevae.experiments.running import Failed, Finished, cells_of, jobs_of, run, standing, wanted
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import SCORES, TABLES, Entry, Figure, Row, Score, Table
 from treevae.parameters import check_parameters
@@ -249,9 +250,16 @@ def test_a_damaged_record_is_refused_and_left_as_it_is(tmp_path, text):
     for act in (here.read, here.seeds, lambda cell: here.write(cell, {}), lambda cell: jobs_of(here, [cell])):
         with pytest.raises(DamagedRecordError, match=r"is damaged: .*remove it to run the cell again"):
             act(cell_of())
-    for command in ("show", "run"):
-        said = treevae("paper", command, "generative", "--results", tmp_path, code=1)
-        assert "is damaged" in said.replace("\n", " ")
+    for command, code in (("run", 1), ("show", 0)):
+        said = treevae("paper", command, "generative", "--results", tmp_path, code=code)
+        assert f"{path.name} is damaged" in said
+    (row,) = [line for line in said.splitlines() if line.startswith("Fashion") and " TreeVAE " in line]
+    assert row.split().count("damaged") == 3
+    assert said.count("not run") == 3 * (len(TABLES["generative"].rows) - 1)  # the others are shown
+    said = treevae("paper", "list", "--results", tmp_path)
+    assert f"{path.name} is damaged" in said
+    (row,) = [line for line in said.splitlines() if line.startswith("generative")]
+    assert row.endswith("; 1 damaged")
     assert path.read_bytes() == content
 
 
@@ -514,6 +522,12 @@ def fabricate(here: Store, cell: Cell, **scores: float) -> None:
     here.write(cell, {"scores_percent": scores, "elbo": elbo})
 
 
+def whole_record() -> dict:
+    """With every score of a table but the attributes."""
+    scores = dict.fromkeys(("DP", "LP", "ACC", "NMI"), 1.0)
+    return {"scores_percent": scores, "elbo": {"ELBO": -2.0, "RL": 1.0}, "likelihood": {"ll_paper": {"mean": -1.5}}}
+
+
 def test_a_table_with_some_records(tmp_path):
     here = Store(tmp_path)
     for seed, acc in enumerate((62.0, 64.0, 66.0)):
@@ -545,7 +559,8 @@ def test_a_table_of_another_scale_says_so(tmp_path):
     text = treevae("paper", "show", "sizes", "--scale", 0.1, "--results", tmp_path,
                    "--markdown", tmp_path / "a.md", "--latex", tmp_path / "b.tex")  # fmt: skip
     said = "Every schedule is 0.1 of the paper's length"
-    assert "50.0 ▼" in text
+    assert "50.0   (63.5 ± 4.1)" in text  # figures that do not compare have no mark
+    assert "▲" not in text
     assert all(said in one for one in (text, (tmp_path / "a.md").read_text(), (tmp_path / "b.tex").read_text()))
     assert not (tmp_path / "tables").exists()
     assert "50.0" not in treevae("paper", "show", "sizes", "--results", tmp_path)
@@ -566,7 +581,8 @@ def test_attributes_are_of_one_tree(tmp_path):
     lines = treevae("paper", "show", "celeba-attributes", "--results", tmp_path).splitlines()
     (female,) = [line for line in lines if " Female " in line]
     assert female.split()[:5] == ["CelebA", "Female", "1", "90.0", "(97.2)"]
-    assert female.endswith("not recorded   (43.7)")
+    assert female.endswith("–   (43.7)")
+    assert not any("▲" in line or "±" in line for line in lines)  # nothing to explain
 
 
 # -- the commands -------------------------------------------------------------------------------------------------
@@ -588,20 +604,60 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     assert "4 cells, 4 of them there already." in said
     assert "done: " not in said
     text = treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
-    assert text.count("▲ (0.0 ± 0.0)") == 2
+    assert len(re.findall(r"\d   \(0\.0 ± 0\.0\)", text)) == 2
     assert text.count("not run") == 2
     assert "not run" in treevae("paper", "show", "tiny", "--results", tmp_path).split("TreeVAE")[1].splitlines()[0]
 
 
 def test_list_counts_what_is_in_the_store(tmp_path):
-    fabricate(Store(tmp_path), cell_of(), ACC=1.0)
+    here = Store(tmp_path)
+    here.write(cell_of(), whole_record())
+    fabricate(here, cell_of(1), ACC=1.0)  # and nothing else
     rows = {
-        line.split()[0]: line.split()[1:4]
-        for line in treevae("paper", "list", "--results", tmp_path).splitlines()
-        if " of " in line
+        line.split()[0]: line for line in treevae("paper", "list", "--results", tmp_path).splitlines() if " of " in line
     }
-    assert rows["fixed-tree"] == ["1", "of", "20"]
-    assert rows["celeba-attributes"] == ["0", "of", "1"]
+    assert rows["fixed-tree"].split()[1:4] == ["1", "of", "20"]
+    assert rows["fixed-tree"].endswith("; 1 incomplete")
+    assert rows["celeba-attributes"].split()[1:4] == ["0", "of", "1"]
+    assert "incomplete" not in rows["celeba-attributes"]
+    assert "Not there yet" not in treevae("paper", "list", "--results", tmp_path)  # every method is
+
+
+def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked(tmp_path, tiny):
+    here, options = Store(tmp_path), ("--method", "agg", "--scale", SCALE, "--results", tmp_path)
+    old = cell_of(data="digits", method="agg", scale=SCALE, n_leaves=4)
+    here.write(old, {"scores_percent": {"ACC": 1.0}})
+    here.write(replace(old, settings={"n_leaves": 10}), {"scores_percent": {"ACC": 2.0}})
+    content = here.path(old).read_bytes()
+    said = treevae("paper", "run", "tiny", *options)
+    assert "2 cells, 1 of them there already." in said
+    assert "1 more lack a score of this table and are left as they are; --again" in said
+    assert "1 of 2 cells are in" in said
+    assert "done: " not in said
+    shown = treevae("paper", "show", "tiny", *options[2:])
+    assert "Digits: Agg, seed 0: recorded without a score of this table; to fit anew: treevae paper run tiny" in shown
+    said = treevae("paper", "run", "tiny", *options, "--again")
+    assert said.count("done: ") == 1
+    assert (tmp_path / "aside" / f"{old.name}-1.json").read_bytes() == content
+    assert here.read(old)["scores_percent"]["DP"] > 0
+    said = treevae("paper", "run", "tiny", *options, "--again")
+    assert "2 cells, 2 of them there already." in said
+    assert "done: " not in said
+
+
+def test_what_a_method_never_gives_makes_no_record_incomplete(tmp_path):
+    Store(tmp_path).write(cell_of(method="hdbscan"), {"scores_percent": {"LP": 1.0, "ACC": 2.0, "NMI": 3.0}})
+    assert len(standing(Store(tmp_path), wanted(TABLES["clustering"], 1, 1.0, ["fashion"], ["hdbscan"])).there) == 1
+    text = treevae("paper", "show", "clustering", "--results", tmp_path)
+    (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " HDBSCAN " in line]
+    assert row.split()[:5] == ["Fashion", "HDBSCAN", "1", "–", "(–)"]
+
+
+@pytest.mark.parametrize("command", [("show", "sizes"), ("list",)])
+def test_a_folder_that_is_not_there_is_refused_and_not_made(command, tmp_path):
+    (line,) = treevae("paper", *command, "--results", tmp_path / "resutls", code=1).splitlines()
+    assert re.match(r"Error: there is no folder .*resutls: name that of the records with --results", line)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_interrupting_the_command_says_how_to_go_on(tmp_path, tiny, monkeypatch):

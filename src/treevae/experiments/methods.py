@@ -59,6 +59,11 @@ class Method:
     seeded: bool = True  # else one seed stands for all
     together: tuple[str, ...] = ()  # "seed" or settings: one fit serves cells that differ in nothing else
     gpu: bool = False  # whether it is faster on one
+    lacks: tuple[str, ...] = ()  # scores that its records never have
+
+    def gives(self, score: str | int) -> bool:
+        """Whether its records have a score."""
+        return score not in self.lacks
 
     def cell(self, data: str, changes: Mapping[str, Any], scale: float, seed: int) -> Cell:
         """The cell of a data set with changes to its recipe."""
@@ -219,6 +224,6 @@ METHODS: dict[str, Method] = {
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),
         # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too
-        Method("hdbscan", fit_hdbscan, uses=(), own={"min_cluster_share": 0.01}, seeded=False),
+        Method("hdbscan", fit_hdbscan, uses=(), own={"min_cluster_share": 0.01}, seeded=False, lacks=("DP",)),
     )
 }

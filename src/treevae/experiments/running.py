@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 from ..data.dataset import DataSet
 from .cells import Cell, Job, short_hash
 from .methods import METHODS, Method, Place
-from .store import Store
-from .tables import Table
+from .store import DamagedRecordError, Store
+from .tables import Score, Table
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,21 @@ class Failed:
     why: str
 
 
+@dataclass
+class Standing:
+    """The cells of a table by what the store has of each."""
+
+    there: list[Cell] = field(default_factory=list)
+    incomplete: list[Cell] = field(default_factory=list)  # recorded without a score: for another table, or long ago
+    damaged: dict[Cell, str] = field(default_factory=dict)  # and what is wrong
+    missing: list[Cell] = field(default_factory=list)
+
+    @property
+    def cells(self) -> int:
+        """How many there are in all."""
+        return len(self.there) + len(self.incomplete) + len(self.damaged) + len(self.missing)
+
+
 def cells_of(
     table: Table,
     seeds: int,
@@ -39,7 +54,18 @@ def cells_of(
     data: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
 ) -> list[Cell]:
-    """The cells behind a table's figures, each once, of the methods that there are.
+    """The cells behind a table's figures, each once, of the methods that there are; as :func:`wanted` has them."""
+    return list(wanted(table, seeds, scale, data, methods))
+
+
+def wanted(
+    table: Table,
+    seeds: int,
+    scale: float,
+    data: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+) -> dict[Cell, tuple[Score, ...]]:
+    """The cells behind a table's figures, each with the scores that the table reads from its record.
 
     Parameters
     ----------
@@ -53,15 +79,30 @@ def cells_of(
     _check_names("method", methods, list(METHODS), "that can be run")
     if seeds < 1:
         raise ValueError(f"seeds={seeds} must be at least 1")
-    found: dict[Cell, None] = {}
+    found: dict[Cell, tuple[Score, ...]] = {}
     for row in table.rows:
         if row.method not in METHODS or row.data not in (data or [row.data]) or row.method not in (methods or METHODS):
             continue
         method = METHODS[row.method]
         for entry in row.entries:
             for seed in range(seeds if method.seeded and not table.one_seed else 1):
-                found[method.cell(row.data, entry.changes, scale, seed)] = None
-    return list(found)
+                cell = method.cell(row.data, entry.changes, scale, seed)
+                found[cell] = found.get(cell, ()) + ((entry.score,) if method.gives(entry.score.where[-1]) else ())
+    return found
+
+
+def standing(store: Store, cells: Mapping[Cell, Sequence[Score]]) -> Standing:
+    """Which cells are in the store, which without a score that is read from them, and which cannot be read."""
+    found = Standing()
+    for cell, scores in cells.items():
+        try:
+            record = store.read(cell)
+        except DamagedRecordError as error:
+            found.damaged[cell] = str(error)
+            continue
+        whole = record is not None and all(score.is_in(record) for score in scores)
+        (found.there if whole else found.missing if record is None else found.incomplete).append(cell)
+    return found
 
 
 def jobs_of(store: Store, cells: Iterable[Cell], side_by_side: int | None = None) -> list[Job]:

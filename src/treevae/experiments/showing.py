@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from .methods import METHODS
-from .store import Store
+from .store import DamagedRecordError, Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
 
-NOT_RUN, NOT_RECORDED, NONE = "not run", "not recorded", "–"
+NOT_RUN, NOT_RECORDED, DAMAGED, NONE = "not run", "not recorded", "damaged", "–"
 BETTER, WORSE, SAME = "▲", "▼", "="
-LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed; ± is one sd over seeds."
+LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed."
+SPREAD = "± is one sd over seeds."
 DIGITS = 1  # of figures that the paper does not have
 LATEX_MARKS = {BETTER: r"$\uparrow$", WORSE: r"$\downarrow$", SAME: "$=$"}
 ARROWS = {ord(BETTER): "↑", ord(WORSE): "↓"}  # what every font of LaTeX has
@@ -27,7 +29,7 @@ class Shown:
     mark: str  # of the comparison; empty where there is none
     paper: str
     seeds: int
-    notes: tuple[str, ...] = ()  # in what the data of our fits were not the published ones
+    notes: tuple[str, ...] = ()  # what a reader must know of our fits
 
 
 @dataclass(frozen=True)
@@ -50,36 +52,59 @@ def lines(table: Table, store: Store, scale: float) -> list[Line]:
         Line(
             DATA_TITLES[row.data],
             row.title,
-            tuple(shown(row, entry, store, scale, table.one_seed) for entry in row.entries),
+            tuple(shown(table, row, entry, store, scale) for entry in row.entries),
         )
         for row in table.rows
     ]
 
 
-def shown(row: Row, entry: Entry, store: Store, scale: float, one_seed: bool) -> Shown:
-    """A figure: mean and sd over the seeds in the store, better or worse than the paper's mean."""
+def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> Shown:
+    """A figure: mean and sd over the seeds in the store; at the paper's scale better or worse than the paper's mean."""
     paper = NONE if entry.paper is None else _written(entry.paper.mean, entry.paper.sd, entry.paper.digits)
     if row.method not in METHODS:
         return Shown(NOT_RUN, "", paper, 0)
     method = METHODS[row.method]
-    records = list(store.seeds(method.cell(row.data, entry.changes, scale, 0)).values())
+    try:
+        records = store.seeds(method.cell(row.data, entry.changes, scale, 0))
+    except DamagedRecordError as error:
+        return Shown(DAMAGED, "", paper, 0, (str(error),))
+    if table.one_seed:
+        records = dict(list(records.items())[:1])
     if not records:
         return Shown(NOT_RUN, "", paper, 0)
-    read = [entry.score.read(record) for record in (records[:1] if one_seed else records)]
-    values = [value for value in read if value is not None]
-    if not values:
-        return Shown(NOT_RECORDED, "", paper, 0)
+    if not method.gives(entry.score.where[-1]):
+        return Shown(NONE, "", paper, 0)
+    notes = tuple(_notes(table, row, entry, records))
+    having = [record for record in records.values() if entry.score.is_in(record)]
+    values = [value for value in map(entry.score.read, having) if value is not None]
+    if not values:  # not recorded, or of a leaf that is not there or holds no sample
+        return Shown(NONE if having else NOT_RECORDED, "", paper, 0, notes)
     mean = statistics.mean(values)
     sd = statistics.stdev(values) if len(values) > 1 else None if method.seeded else 0.0
     digits = DIGITS if entry.paper is None else entry.paper.digits
-    notes = tuple(dict.fromkeys(record["note"] for record in records if record.get("note")))
-    return Shown(_written(mean, sd, digits), compare(mean, entry.paper, entry.score.better), paper, len(values), notes)
+    mark = compare(mean, entry.paper, entry.score.better) if scale == 1 else ""
+    return Shown(_written(mean, sd, digits), mark, paper, len(values), notes)
 
 
 def remarks(table: Table, found: Sequence[Line]) -> list[str]:
-    """What a reader must know: the marks, what is particular to the table, and to the data that were fitted."""
+    """What a reader must know: the marks, what is particular to the table, to the data and to the fits."""
+    figures = [one for line in found for one in line.figures]
+    legend = [LEGEND] if any(one.mark for one in figures) else []
+    spread = [SPREAD] if any("±" in one.ours + one.paper for one in figures) else []
     notes = dict.fromkeys(f"{line.data}: {note}." for line in found for one in line.figures for note in one.notes)
-    return [LEGEND, *filter(None, [table.note]), *notes]
+    return [*legend, *spread, *filter(None, [table.note]), *notes]
+
+
+def _notes(table: Table, row: Row, entry: Entry, records: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+    """In what the data were not the published ones, and what else is to be said of the records behind a figure."""
+    yield from dict.fromkeys(record["note"] for record in records.values() if record.get("note"))
+    if lacking := [seed for seed, record in records.items() if not entry.score.is_in(record)]:
+        again = f"treevae paper run {table.name} --again"
+        yield f"{row.title}, {_seeds(lacking)}: recorded without a score of this table; to fit anew: {again}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def compare(mean: float, paper: Figure | None, better: int) -> str:

@@ -17,6 +17,7 @@ from ..writing import write_whole
 from .cells import Cell, Job
 
 RUNNING = "running"  # the folder of the states
+ASIDE = "aside"  # the folder of records that were replaced
 JOB = "job.json"
 MOST_SCALE = 1e6  # of a schedule
 LARGEST_NUMBER = 1e300  # that a record may have
@@ -28,7 +29,7 @@ class DamagedRecordError(ValueError):
 
 
 class Store:
-    """Records of cells in a folder. Each is written whole or not at all, and never replaced.
+    """Records of cells in a folder. Each is written whole or not at all, and never written over.
 
     Parameters
     ----------
@@ -83,6 +84,15 @@ class Store:
         if self.read(cell) is None:
             write_whole(path, json.dumps(asdict(cell) | record, indent=1) + "\n")
         return path
+
+    def set_aside(self, cell: Cell) -> Path:
+        """Take the record of a cell out of the store, and return where it is kept, beside earlier ones."""
+        folder, number = self.folder / ASIDE, 1
+        folder.mkdir(exist_ok=True)
+        while (kept := folder / f"{cell.name}-{number}.json").exists():
+            number += 1
+        self.path(cell).rename(kept)
+        return kept
 
     # -- what runs ----------------------------------------------------------------------------------------------
 

@@ -62,6 +62,15 @@ class Score:
     better: int = 1  # 1: more, -1: less, 0: neither
     others: bool = False  # 100 less what stands there
 
+    def is_in(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record has it; the row of all leaves counts for each, as a leaf may be pruned or empty."""
+        found: Any = record
+        for key in self.where:
+            if isinstance(key, int):
+                break
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found is not None
+
     def read(self, record: Mapping[str, Any]) -> float | None:
         """The score, or None where the record has none."""
         found: Any = record
@@ -180,7 +189,8 @@ omniglot treevae -110.4±0.5 96.9±0.5 -114.6±0.4
 
 # -- Table 3 ------------------------------------------------------------------------------------------------------
 
-# what the paper calls it, the attribute in a record (records.py makes the last two), whether its absence is meant, and the frequency in each of eight leaves
+# what the paper calls it, the attribute in a record (whose last two records.py makes of CelebA's), whether its absence
+# is meant, and the frequency in each of eight leaves
 ATTRIBUTES = (
     ("Female", "Male", True, "97.2 55.0 97.7 86.6 23.1 30.7 46.6 43.7"),
     ("Bangs", "Bangs", False, "1.6 1.2 24.1 61.7 3.4 11.1 9.1 11.4"),
