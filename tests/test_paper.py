@@ -20,7 +20,7 @@ from treevae.baselines.bisecting import Bisecting
 from treevae.cli import app
 from treevae.data import DataSet, load
 from treevae.data.sets import SOURCES
-from treevae.experiments import showing, store, tables
+from treevae.experiments import running, showing, store, tables
 from treevae.experiments.cells import Cell, Job
 from treevae.experiments.cluster import run_on_ray
 from treevae.experiments.methods import METHODS, Method, Place
@@ -574,6 +574,37 @@ def test_data_that_are_not_the_published_ones_are_named(tmp_path):
     assert said in (tmp_path / "tables" / "sizes.md").read_text()
 
 
+def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
+    digits, here, cells = (
+        load("digits"),
+        Store(tmp_path),
+        [cell_of(seed, 1.0, "digits", "bisecting") for seed in (0, 1)],
+    )
+    table = Table(
+        "one", "A table of one figure", ("ACC",), (Row("digits", "bisecting", (Entry(SCORES["ACC"], None),)),)
+    )
+    for cell, n in zip(cells, (200, 400), strict=True):
+        cut = replace(digits, x_test=digits.x_test[:n], y_test=digits.y_test[:n])
+        monkeypatch.setattr(running, "_read", lambda name, root, cut=cut: cut)
+        (ended,) = run([Job((cell,))], here, CPU)
+        if n == 400:  # another test set than that of seed 0
+            assert re.search(r"^the data .*360x8x8 .* are not those of .*200x8x8 .* another folder", ended.why)
+            (record,) = [found for _, found in METHODS["bisecting"].fit(Job((cell,)), cut, CPU)]
+            here.write(cell, record)  # as an earlier version did
+    kept = here.read(cells[0])
+    assert kept["test_samples"].split()[1] == "200x8x8"
+    assert {"train_samples", "source"} <= set(kept)
+    text = showing.as_text(table, showing.lines(table, here, 1.0), 1.0)
+    assert "mixed data   (–)" in text
+    assert re.search(r"not averaged: seed 0: .*200x8x8 \w+; seed 1: .*360x8x8", text)
+
+
+def test_records_that_do_not_tell_their_data_still_count(tmp_path):
+    for seed, more in enumerate(({}, {"note": ""}, {"note": "", "train_samples": "uint8 60x4 1a2b3c4d"})):
+        Store(tmp_path).write(cell_of(seed), {"scores_percent": {"ACC": 60.0 + seed}} | more)
+    assert "61.0 ± 1.0" in treevae("paper", "show", "sizes", "--results", tmp_path)
+
+
 def test_attributes_are_of_one_tree(tmp_path):
     for seed in (0, 1):
         attributes = {name: [10.0 + seed] * 7 for _, name, _, _ in tables.ATTRIBUTES}  # a leaf was pruned
@@ -631,7 +662,7 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     content = here.path(old).read_bytes()
     said = treevae("paper", "run", "tiny", *options)
     assert "2 cells, 1 of them there already." in said
-    assert "1 more lack a score of this table and are left as they are; --again" in said
+    assert "1 of them lack a score of this table and are left as they are; --again" in said
     assert "1 of 2 cells are in" in said
     assert "done: " not in said
     shown = treevae("paper", "show", "tiny", *options[2:])

@@ -130,7 +130,7 @@ def run_table(
     typer.echo(f"{len(cells)} cells, {len(now.there)} of them there already.")
     lacking = 0 if again else len(now.incomplete)
     if lacking:
-        typer.echo(f"{lacking} more lack a score of this table and are left as they are; --again fits them anew.")
+        typer.echo(f"{lacking} of them lack a score of this table and are left as they are; --again fits them anew.")
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale:g} --root DATA"])
     where = Place(None if root is None else root.resolve(), device, ray is None, command)

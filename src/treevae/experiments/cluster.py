@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +50,8 @@ def run_on_ray(
         for job in jobs:
             method, folder = METHODS[job.method], store.begin(job).resolve()
             needs = {"num_gpus": 1} if method.gpu and gpus else {}
-            waiting[task.options(**needs).remote(job, method, replace(place, folder=folder))] = job
+            here, beside = replace(place, folder=folder), store.of_same_figures(job)
+            waiting[task.options(**needs).remote(job, method, here, beside)] = job
         while waiting:
             (done,), _ = ray.wait(list(waiting), num_returns=1)
             job = waiting.pop(done)
@@ -65,10 +66,12 @@ def run_on_ray(
         ray.shutdown()
 
 
-def _work(job: Job, method: Method, place: Place) -> list[tuple[Cell, dict[str, Any]]]:
+def _work(
+    job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]]
+) -> list[tuple[Cell, dict[str, Any]]]:
     """The records of a job, on a worker."""
     shared = place.folder is not None and (place.folder / JOB).exists()
-    return list(fit(job, method, place if shared else replace(place, folder=None)))
+    return list(fit(job, method, place if shared else replace(place, folder=None), beside))
 
 
 def _import_ray() -> Any:

@@ -39,15 +39,13 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
     if model.tree is not None:
         parameters["tree"] = json.loads(model.tree.to_json())
     found = {
-        "data": data.name,
-        "note": data.note,
+        **about_data(data),
         "seed": seed,
         "command": command,
         "parameters": parameters,
         "device": name_of(device),
         "versions": versions(),
         "source": source(),
-        "train_samples": fingerprint(data.x_train),
         "seconds": model.seconds_[-1],
         "stages": stages(model),
         "tree": json.loads(model.tree_.to_json()),
@@ -71,15 +69,21 @@ def record_of_labels(
 ) -> dict[str, Any]:
     """All that is worth keeping of a clustering of a data set's test samples, its clusters being leaves or not."""
     return {
-        "data": data.name,
-        "note": data.note,
+        **about_data(data),
         "seed": seed,
         "command": command,
         "device": name_of(device or torch.device("cpu")),
         "versions": versions(),
+        "source": source(),
         "seconds": round(seconds, 3),
         "tree": None if tree is None else json.loads(tree.to_json()),
     } | compared(tree, labels, data)
+
+
+def about_data(data: DataSet) -> dict[str, str]:
+    """Which samples a record is of: the name of their set, in what they are not the published ones, fingerprints."""
+    prints = {"train_samples": fingerprint(data.x_train), "test_samples": fingerprint(data.x_test)}
+    return {"data": data.name, "note": data.note, **prints}
 
 
 def compared(tree: Tree | None, leaves: np.ndarray, data: DataSet) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.dataset import DataSet
-from .cells import Cell, Job, short_hash
+from .cells import SAID, Cell, Job, of_other_data, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
 from .tables import Score, Table
@@ -144,7 +144,7 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | 
             continue  # another process was faster
         try:
             here = replace(place, folder=store.begin(job).resolve())
-            for cell, record in fit(job, METHODS[job.method], here):
+            for cell, record in fit(job, METHODS[job.method], here, store.of_same_figures(job)):
                 yield Finished(cell, record, store.write(cell, record))
             store.finish(job)
         except (ValueError, OSError, FloatingPointError) as error:
@@ -152,9 +152,22 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | 
             yield Failed(job, " ".join(str(error).split()))
 
 
-def fit(job: Job, method: Method, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """The records of a job."""
-    return method.fit(job, _read(job.data, place.root), place)
+def fit(
+    job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """The records of a job, of the same data as those that they will be averaged with."""
+    from .records import about_data
+
+    data = _read(job.data, place.root)
+    ours = about_data(data)
+    for record in beside:
+        if of_other_data(record, ours):
+            was, now = (", ".join(one[name] for name in SAID if one.get(name)) for one in (record, ours))
+            raise ValueError(
+                f"the data ({now}) are not those of records in the store that these would be averaged with "
+                f"({was or 'the published ones'}); name another folder with --results"
+            )
+    return method.fit(job, data, place)
 
 
 @lru_cache(maxsize=1)  # the jobs of a table come data set by data set

@@ -5,14 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
+from .cells import SAID, of_other_data
 from .methods import METHODS
 from .store import DamagedRecordError, Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
 
-NOT_RUN, NOT_RECORDED, DAMAGED, NONE = "not run", "not recorded", "damaged", "–"
+NOT_RUN, NOT_RECORDED, DAMAGED, MIXED, NONE = "not run", "not recorded", "damaged", "mixed data", "–"
 BETTER, WORSE, SAME = "▲", "▼", "="
 LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed."
 SPREAD = "± is one sd over seeds."
@@ -75,6 +76,8 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> S
     if not method.gives(entry.score.where[-1]):
         return Shown(NONE, "", paper, 0)
     notes = tuple(_notes(table, row, entry, records))
+    if any(of_other_data(one, other) for one, other in combinations(records.values(), 2)):
+        return Shown(MIXED, "", paper, 0, (_mixture(row, records), *notes))
     having = [record for record in records.values() if entry.score.is_in(record)]
     values = [value for value in map(entry.score.read, having) if value is not None]
     if not values:  # not recorded, or of a leaf that is not there or holds no sample
@@ -101,6 +104,16 @@ def _notes(table: Table, row: Row, entry: Entry, records: Mapping[int, Mapping[s
     if lacking := [seed for seed, record in records.items() if not entry.score.is_in(record)]:
         again = f"treevae paper run {table.name} --again"
         yield f"{row.title}, {_seeds(lacking)}: recorded without a score of this table; to fit anew: {again}"
+
+
+def _mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
+    """Which seeds are of which data."""
+    seeds: dict[str, list[int]] = {}
+    for seed, record in records.items():
+        said = filter(None, (record.get(name) for name in SAID))
+        seeds.setdefault(", ".join(said) or "data that it does not tell", []).append(seed)
+    each = "; ".join(f"{_seeds(of_data)}: {data}" for data, of_data in seeds.items())
+    return f"{row.title} has records of different data, which are not averaged: {each}; move all but one kind away"
 
 
 def _seeds(seeds: Sequence[int]) -> str:

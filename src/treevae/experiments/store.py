@@ -14,7 +14,7 @@ from typing import Any
 from ..recipes import RECIPES
 from ..training.checkpoint import parsed
 from ..writing import write_whole
-from .cells import Cell, Job
+from .cells import SAID, Cell, Job
 
 RUNNING = "running"  # the folder of the states
 ASIDE = "aside"  # the folder of records that were replaced
@@ -77,6 +77,12 @@ class Store:
         found = sorted(int(match[1]) for match in map(form.fullmatch, names) if match)
         records = ((seed, self.read(Cell(cell.data, cell.method, cell.settings, cell.scale, seed))) for seed in found)
         return {seed: record for seed, record in records if record is not None}
+
+    def of_same_figures(self, job: Job) -> list[dict[str, Any]]:
+        """What the records that those of a job will be averaged with, of its cells with any seed, say of their data."""
+        cells = {cell.hash: cell for cell in job.cells}.values()
+        records = [record for cell in cells for record in self.seeds(cell).values()]
+        return [{name: record[name] for name in SAID if record.get(name)} for record in records]
 
     def write(self, cell: Cell, record: dict[str, Any]) -> Path:
         """Keep the record of a cell, and return its file; one that is there already stays."""
@@ -150,7 +156,8 @@ def wrong_with(record: dict[str, Any]) -> str:
         isinstance(row, list) and all(one is None or _is_number(one) for one in row) for row in attributes.values()
     ):
         return "its leaf_attributes_percent are not rows of numbers"
-    return "" if isinstance(record.get("note", ""), str | None) else "its note is no text"
+    no_text = [name for name in SAID if not isinstance(record.get(name), str | None)]
+    return f"its {no_text[0]} is no text" if no_text else ""
 
 
 def _is_number(value: Any) -> bool:
@@ -169,8 +176,8 @@ def _checked_cell(cell: Cell) -> Cell:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a job's folder holds neither a state nor the lock of one who works in it."""
-    return [path.name for path in folder.iterdir()] == [JOB]
+    """Whether a job's folder is there and holds neither a state nor the lock of one who works in it."""
+    return folder.is_dir() and [path.name for path in folder.iterdir()] == [JOB]
 
 
 def _damaged(path: Path, why: str) -> DamagedRecordError:
