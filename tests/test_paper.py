@@ -5,14 +5,17 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE, fitting
@@ -507,6 +510,27 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     assert not (tmp_path / "running").exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), r"^out of memory; .*--side-by-side 1"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), r"^out of memory; .*--side-by-side 1"),
+        (MemoryError(), r"^out of memory; .*--side-by-side 1 or so \(MemoryError\)$"),
+        (KeyError("left"), r"^KeyError: 'left'$"),
+    ],
+)
+def test_no_error_of_one_fit_ends_the_others(tmp_path, monkeypatch, error, why):
+    def fail(job, data, place):
+        raise error
+
+    monkeypatch.setitem(METHODS, "bad", Method("bad", fail))
+    here = Store(tmp_path)
+    jobs = jobs_of(here, [METHODS["bad"].cell("digits", {}, 1, 0), cell_of(data="digits", method="agg")])
+    failed, finished = run(jobs, here, CPU)
+    assert re.search(why, failed.why)
+    assert isinstance(finished, Finished)
+
+
 def test_a_job_that_another_process_has_done_meanwhile_is_left_out(tmp_path):
     here, cell = Store(tmp_path), cell_of(data="digits", method="agg")
     jobs = jobs_of(here, [cell])
@@ -730,6 +754,18 @@ def test_without_ray_the_command_says_what_to_install(tmp_path, tiny, monkeypatc
         "paper", "run", "tiny", "--method", "agg", "--results", tmp_path, "--ray", "local", code=1
     ).splitlines()[1:]
     assert line == "Error: --ray needs Ray: pip install 'treevae[ray]'"
+
+
+def test_a_cluster_that_does_not_answer_is_said_at_once(tmp_path, tiny, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=lambda *_, **__: pytest.fail("Ray would wait")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "127.0.0.1:99999"):
+        options = ("--method", "agg", "--results", tmp_path, "--ray", address)
+        (line,) = treevae("paper", "run", "tiny", *options, code=1).splitlines()[1:]
+        assert (
+            line == f"Error: there is no Ray cluster at {address}; start one with ray start --head, or use --ray local"
+        )
 
 
 @pytest.mark.slow

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .cells import Cell, Job
 from .methods import METHODS, Method, Place
-from .running import Failed, Finished, fit
+from .running import Failed, Finished, fit, why_of
 from .store import JOB, Store
 
 LOCAL = "local"
+PATIENCE = 5.0  # seconds for a cluster to answer
 RETRIES = 5  # of a job whose worker has died
 RECORDS = 128 * 2**20  # bytes of Ray's shared memory on this machine; records are small
 
@@ -35,14 +37,14 @@ def run_on_ray(
     ray = _import_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    _check_somebody_listens(address)
     if address == LOCAL:
         ray.init("local", num_cpus=workers, include_dashboard=False, object_store_memory=RECORDS, **quiet)
     else:
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
-            why = f"there is no Ray cluster at {address}; start one with ray start --head, or use --ray local"
-            raise ValueError(why) from error
+            raise _no_cluster(address) from error
     try:
         gpus = ray.cluster_resources().get("GPU", 0)
         task = ray.remote(max_retries=RETRIES)(_work)
@@ -59,9 +61,9 @@ def run_on_ray(
                 for cell, record in ray.get(done):
                     yield Finished(cell, record, store.write(cell, record))
                 store.finish(job)
-            except (ray.exceptions.RayError, ValueError, OSError) as error:
+            except Exception as error:  # whatever it is, the other fits may do
                 store.leave(job)
-                yield Failed(job, " ".join(str(getattr(error, "cause", error)).split()))
+                yield Failed(job, why_of(getattr(error, "cause", None) or error))
     finally:
         ray.shutdown()
 
@@ -72,6 +74,21 @@ def _work(
     """The records of a job, on a worker."""
     shared = place.folder is not None and (place.folder / JOB).exists()
     return list(fit(job, method, place if shared else replace(place, folder=None), beside))
+
+
+def _check_somebody_listens(address: str) -> None:
+    """Refuse an address, host:port or ray://host:port, at which nobody answers; Ray itself would wait for long."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return  # a word that Ray knows, as auto
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+    except (OSError, OverflowError) as error:  # the latter of a port above 65535
+        raise _no_cluster(address) from error
+
+
+def _no_cluster(address: str) -> ValueError:
+    return ValueError(f"there is no Ray cluster at {address}; start one with ray start --head, or use --ray local")
 
 
 def _import_ray() -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -13,6 +15,8 @@ from .cells import SAID, Cell, Job, of_other_data, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
 from .tables import Score, Table
+
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)  # torch on a GPU, torch on a CPU
 
 
 @dataclass(frozen=True)
@@ -147,9 +151,29 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | 
             for cell, record in fit(job, METHODS[job.method], here, store.of_same_figures(job)):
                 yield Finished(cell, record, store.write(cell, record))
             store.finish(job)
-        except (ValueError, OSError, FloatingPointError) as error:
-            store.leave(job)
-            yield Failed(job, " ".join(str(error).split()))
+            continue
+        except Exception as error:  # whatever it is, the other fits may do
+            why = why_of(error)
+        store.leave(job)
+        _free_memory()  # here, where the error no longer holds what was in use
+        yield Failed(job, why)
+
+
+def why_of(error: BaseException) -> str:
+    """What went wrong, in one line; of errors that are not ours with their kind, and how to take less memory."""
+    said = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(said):
+        return f"out of memory; fit fewer seeds in one go, with --side-by-side 1 or so ({said or type(error).__name__})"
+    ours = isinstance(error, ValueError | OSError | FloatingPointError)
+    return said if ours else f"{type(error).__name__}: {said}"
+
+
+def _free_memory() -> None:
+    """Give back what torch keeps of a GPU for later, so that the next fit, or another process, has it."""
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def fit(
