@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE, fitting
 from treevae.baselines.bisecting import Bisecting
+from treevae.baselines.deepect import DeepECT
 from treevae.cli import app
 from treevae.data import DataSet, load
 from treevae.data.sets import SOURCES
@@ -349,11 +350,29 @@ def test_an_unknown_name_is_refused_with_those_there_are(monkeypatch):
 
 def test_deepect_gives_a_record_for_its_cell():
     data = load("digits")
-    cell = cell_of(data="digits", method="deepect", scale=0.02, n_leaves=4, network="mlp", batch_size=128)
+    cell = cell_of(data="digits", method="deepect", scale=0.005, n_leaves=6, network="mlp", batch_size=128)
     ((_, found),) = METHODS["deepect"].fit(Job((cell,)), data, CPU)
+    assert len(found["test_leaf_by_class"]) == 6  # in one epoch, where the paper has a split in two
     assert set(found["scores_percent"]) == {"DP", "LP", "ACC", "NMI", "ARI"}
     assert np.sum(found["test_leaf_by_class"]) == len(data.x_test)
     json.dumps(found)
+
+
+def test_deepect_is_extended_by_augmentation_in_contrastive_experiments_alone(monkeypatch):
+    """The paper uses its own kind of contrast "for the contrastive clustering experiments"."""
+    made = []
+
+    def made_with(*arguments, **settings):
+        made.append(settings["augment"])
+        raise ValueError("enough")
+
+    plain = DeepECT()
+    monkeypatch.setattr("treevae.baselines.deepect.DeepECT", lambda *a, **s: made_with(*a, **s) if s else plain)
+    for data in ("omniglot5", "cifar10", "mnist"):
+        with pytest.raises(ValueError, match="enough"):
+            list(METHODS["deepect"].fit(Job((cell_of(data=data, method="deepect"),)), load("digits"), CPU))
+    assert made == [None, "cifar", None]
+    assert RECIPES["omniglot5"]["augment"] == "omniglot"  # which TreeVAE learns from
 
 
 @pytest.mark.parametrize("name", ["agg", "bisecting", "hdbscan"])

@@ -45,6 +45,7 @@ OF_LATENTS = (
     "contrastive_weight",
     "batch_size",
 )
+OF_DEEPECT = ("n_leaves", "network", "likelihood", "augment", "contrastive_weight", "batch_size")
 Fit = Callable[[Job, DataSet, Place], Iterator[tuple[Cell, dict[str, Any]]]]
 
 
@@ -151,13 +152,19 @@ def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
     from ..baselines.deepect import DeepECT
     from .records import record_of_labels
 
+    plain = DeepECT()
     for cell in job.cells:
-        settings = {name: value for name, value in cell.settings.items() if name != "n_leaves"}
+        settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "augment")}
+        # its extension by augmented samples is the paper's in the contrastive experiments alone
+        augment = cell.settings.get("augment") if settings.pop("contrastive_weight", 0) else None
+        epochs = _epochs(plain.epochs, cell)
         model = DeepECT(
             cell.settings["n_leaves"],
             **settings,
-            pretrain_epochs=_epochs(DeepECT().pretrain_epochs, cell),
-            epochs=_epochs(DeepECT().epochs, cell),
+            augment=augment,
+            pretrain_epochs=_epochs(plain.pretrain_epochs, cell),
+            epochs=epochs,
+            split_every=plain.split_every * epochs / plain.epochs,  # a shortened run has as many splits
             device=place.device,
             random_state=cell.seed,
             verbose=place.verbose,
@@ -220,7 +227,7 @@ METHODS: dict[str, Method] = {
         Method("laddervae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
         Method("laddervae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
         Method("laddervae-matched", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed",), gpu=True),
-        Method("deepect", fit_deepect, uses=("n_leaves", "network", "likelihood", "augment", "batch_size"), gpu=True),
+        Method("deepect", fit_deepect, uses=OF_DEEPECT, gpu=True),
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),
         # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too
