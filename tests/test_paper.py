@@ -642,6 +642,18 @@ def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
     assert re.search(r"not averaged: seed 0: .*200x8x8 \w+; seed 1: .*360x8x8", text)
 
 
+def test_trees_with_other_leaves_than_asked_for_are_named(tmp_path):
+    tree, scores = Tree(), {"scores_percent": {"ACC": 60.0}}
+    for n in range(1, 12):
+        if n >= 9:
+            Store(tmp_path).write(cell_of(n), scores | {"tree": json.loads(tree.to_json())})
+        tree = tree.split(tree.leaves[0])
+    text = treevae("paper", "show", "sizes", "--results", tmp_path)
+    said = "trees of 10 leaves were asked for, these seeds ended with others: "
+    assert f"Fashion: base: {said}9 (9), 11 (11)." in text
+    assert text.count(said) == 1
+
+
 def test_records_that_do_not_tell_their_data_still_count(tmp_path):
     for seed, more in enumerate(({}, {"note": ""}, {"note": "", "train_samples": "uint8 60x4 1a2b3c4d"})):
         Store(tmp_path).write(cell_of(seed), {"scores_percent": {"ACC": 60.0 + seed}} | more)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
+from ..tree import Tree
 from .cells import SAID, of_other_data
 from .methods import METHODS
 from .store import DamagedRecordError, Store
@@ -104,6 +106,10 @@ def _notes(table: Table, row: Row, entry: Entry, records: Mapping[int, Mapping[s
     if lacking := [seed for seed, record in records.items() if not entry.score.is_in(record)]:
         again = f"treevae paper run {table.name} --again"
         yield f"{row.title}, {_seeds(lacking)}: recorded without a score of this table; to fit anew: {again}"
+    leaves = {seed: n for seed, record in records.items() if (n := _leaves(record)) is not None}
+    asked = METHODS[row.method].cell(row.data, entry.changes, 1, 0).settings.get("n_leaves")
+    if others := ", ".join(f"{seed} ({n})" for seed, n in leaves.items() if n != asked):
+        yield f"{row.title}: trees of {asked} leaves were asked for, these seeds ended with others: {others}"
 
 
 def _mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
@@ -114,6 +120,17 @@ def _mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
         seeds.setdefault(", ".join(said) or "data that it does not tell", []).append(seed)
     each = "; ".join(f"{_seeds(of_data)}: {data}" for data, of_data in seeds.items())
     return f"{row.title} has records of different data, which are not averaged: {each}; move all but one kind away"
+
+
+def _leaves(record: Mapping[str, Any]) -> int | None:
+    """How many leaves the tree of a record has, that was to have a number of them and is no part of its settings."""
+    settings = record.get("settings", {})
+    if not isinstance(record.get("tree"), dict) or "n_leaves" not in settings or "tree" in settings:
+        return None
+    try:
+        return len(Tree.from_json(json.dumps(record["tree"])).leaves)
+    except ValueError:  # figures are shown without it, too
+        return None
 
 
 def _seeds(seeds: Sequence[int]) -> str:
