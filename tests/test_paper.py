@@ -597,6 +597,12 @@ def test_a_table_with_some_records(tmp_path):
     assert "−240.0 ± 0.0 ▼ (−239.2 ± 0.4)" in text
 
 
+def test_latex_reads_no_text_as_its_own():
+    assert showing._tex(r"a_b {c} ~^ \d 5 %") == (
+        r"a\_b \{c\} \textasciitilde{}\textasciicircum{} \textbackslash{}d 5 \%"
+    )
+
+
 def test_a_table_of_another_scale_says_so(tmp_path):
     fabricate(Store(tmp_path), cell_of(scale=0.1), ACC=50.0)
     text = treevae("paper", "show", "sizes", "--scale", 0.1, "--results", tmp_path,
@@ -665,6 +671,7 @@ def test_attributes_are_of_one_tree(tmp_path):
         attributes = {name: [10.0 + seed] * 7 for _, name, _, _ in tables.ATTRIBUTES}  # a leaf was pruned
         Store(tmp_path).write(cell_of(seed, data="celeba"), {"leaf_attributes_percent": attributes})
     lines = treevae("paper", "show", "celeba-attributes", "--results", tmp_path).splitlines()
+    assert lines[2].split()[:3] == ["data", "attribute", "seeds"]
     (female,) = [line for line in lines if " Female " in line]
     assert female.split()[:5] == ["CelebA", "Female", "1", "90.0", "(97.2)"]
     assert female.endswith("–   (43.7)")

@@ -179,7 +179,7 @@ def show_table(
 
     chosen = table_of(table)
     _check_there(results)
-    found = lines(chosen, Store(results), scale)
+    found = lines(chosen, Store(results), scale, skip_damaged=True)
     stem = table if scale == 1 else f"{table}-x{scale:g}"
     in_markdown = markdown or results / "tables" / f"{stem}.md"
     in_latex = latex or results / "tables" / f"{stem}.tex"

@@ -49,19 +49,22 @@ class Line:
         return " or ".join(map(str, sorted({figure.seeds for figure in self.figures if figure.seeds}))) or NONE
 
 
-def lines(table: Table, store: Store, scale: float) -> list[Line]:
-    """The rows of a table, from all seeds of one scale in the store."""
+def lines(table: Table, store: Store, scale: float, skip_damaged: bool = False) -> list[Line]:
+    """The rows of a table, from all seeds of one scale in the store.
+
+    A damaged record raises DamagedRecordError, or, with ``skip_damaged``, stands as such in place of its figures.
+    """
     return [
         Line(
             DATA_TITLES[row.data],
             row.title,
-            tuple(shown(table, row, entry, store, scale) for entry in row.entries),
+            tuple(shown(table, row, entry, store, scale, skip_damaged) for entry in row.entries),
         )
         for row in table.rows
     ]
 
 
-def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> Shown:
+def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float, skip_damaged: bool = False) -> Shown:
     """A figure: mean and sd over the seeds in the store; at the paper's scale better or worse than the paper's mean."""
     paper = NONE if entry.paper is None else _written(entry.paper.mean, entry.paper.sd, entry.paper.digits)
     if row.method not in METHODS:
@@ -70,6 +73,8 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> S
     try:
         records = store.seeds(method.cell(row.data, entry.changes, scale, 0))
     except DamagedRecordError as error:
+        if not skip_damaged:
+            raise
         return Shown(DAMAGED, "", paper, 0, (str(error),))
     if table.one_seed:
         records = dict(list(records.items())[:1])
@@ -154,7 +159,7 @@ def caption(table: Table, scale: float) -> str:
 
 def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table for a terminal: our figure, its mark, and the paper's in brackets."""
-    head = ["data", "method", "seeds", *(f"{column} (paper)" for column in table.columns)]
+    head = ["data", table.kind, "seeds", *(f"{column} (paper)" for column in table.columns)]
     body = [
         [line.data, line.title, line.seeds, *(f"{one.ours} {one.mark or ' '} ({one.paper})" for one in line.figures)]
         for line in found
@@ -169,7 +174,7 @@ def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
 
 def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table in Markdown, the paper's figures in columns of their own."""
-    head = ["data", "method", "seeds", *(name for column in table.columns for name in (column, "paper"))]
+    head = ["data", table.kind, "seeds", *(name for column in table.columns for name in (column, "paper"))]
     body = [
         [line.data, line.title, line.seeds, *(text for one in line.figures for text in (_marked(one), one.paper))]
         for line in found
@@ -180,7 +185,7 @@ def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
 
 def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table in LaTeX, with the booktabs package."""
-    head = [r"Data", "Method", "Seeds", *(name for column in table.columns for name in (column, "paper"))]
+    head = ["Data", table.kind.capitalize(), "Seeds", *(name for column in table.columns for name in (column, "paper"))]
     rows = [" & ".join(map(_tex, head)) + r" \\", r"\midrule"]
     for before, line in pairwise([None, *found]):
         assert line is not None
@@ -222,6 +227,7 @@ def _tex_figure(text: str, mark: str = "") -> str:
 
 def _tex(text: str) -> str:
     """Plain text with what LaTeX would read as its own escaped."""
-    special = {**{sign: f"\\{sign}" for sign in "#%&_$"}, "±": r"$\pm$", "–": "--", "…": r"\ldots{}",
+    special = {**{sign: f"\\{sign}" for sign in "#%&_${}"}, "\\": r"\textbackslash{}", "^": r"\textasciicircum{}",
+               "~": r"\textasciitilde{}", "±": r"$\pm$", "–": "--", "…": r"\ldots{}",
                "↑": r"$\uparrow$", "↓": r"$\downarrow$"}  # fmt: skip
     return text.translate({ord(sign): written for sign, written in special.items()})

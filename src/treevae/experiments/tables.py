@@ -118,6 +118,7 @@ class Table:
     rows: tuple[Row, ...]
     note: str = ""  # how to read it, and in what it is not the paper's
     one_seed: bool = False  # its figures are of a single tree
+    kind: str = "method"  # what its rows are of
 
 
 SCORES = {
@@ -307,6 +308,7 @@ TABLES = {
             tuple(_attributes()),
             "One tree, its leaves from left to right; leaf k of ours and leaf k of the paper's are different leaves.",
             one_seed=True,
+            kind="attribute",
         ),
         Table(
             "sizes",
