@@ -550,6 +550,29 @@ def test_no_error_of_one_fit_ends_the_others(tmp_path, monkeypatch, error, why):
     assert isinstance(finished, Finished)
 
 
+@pytest.mark.parametrize("method", ["agg", "treevae"])
+def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, method):
+    here, options = Store(tmp_path), ("--method", method, "--scale", SCALE, "--seeds", 1, "--results", tmp_path)
+    job = jobs_of(here, cells_of(tiny, 1, SCALE, None, [method]))[-1]
+    with here.alone(job):
+        said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
+        assert f"busy: {job.cells[0].about}, seed 0: another process is fitting it" in said
+        assert "fits are left to other processes" in said
+        assert here.read(job.cells[0]) is None
+    said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
+    assert "busy" not in said
+    assert here.read(job.cells[0]) is not None
+
+
+def test_a_job_that_ends_while_jobs_are_listed_is_left_out(tmp_path, monkeypatch):
+    here = Store(tmp_path)
+    job = Job((cell_of(),))
+    (here.begin(job) / "state-a.safetensors").touch()
+    read = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path, **options: here.finish(job) or read(path, **options))
+    assert here.started() == []
+
+
 def test_a_job_that_another_process_has_done_meanwhile_is_left_out(tmp_path):
     here, cell = Store(tmp_path), cell_of(data="digits", method="agg")
     jobs = jobs_of(here, [cell])
@@ -759,7 +782,12 @@ def test_interrupting_the_command_says_how_to_go_on(tmp_path, tiny, monkeypatch)
 
     monkeypatch.setattr(TreeVAE, "fit_seeds", interrupt)
     said = treevae("paper", "run", "tiny", "--method", "treevae", "--results", tmp_path, code=130)
-    assert "Nothing is lost: the same command goes on" in said
+    assert "No record is lost: the same command goes on from here." in said
+    with monkeypatch.context() as patch:
+        patch.setattr("treevae.baselines.ward.Ward.fit", interrupt)
+        said = treevae("paper", "run", "tiny", "--method", "agg", "--results", tmp_path, code=130)
+    assert "goes on from here, but a fit of agg starts anew." in said
+    assert list(tmp_path.iterdir()) == []  # no folder of a fit without a state
 
 
 def test_a_fit_that_fails_is_named_and_the_command_says_so_at_the_end(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import typer
 from .cli_words import INTERRUPTED
 
 if TYPE_CHECKING:
-    from .experiments.running import Failed, Finished
+    from .experiments.running import Busy, Failed, Finished
 
 SEEDS = 10  # of the paper
 FIGURES = ("DP", "LP", "ACC", "NMI")
@@ -97,7 +97,8 @@ def run_table(
     """Run the cells of a table that are not in the store yet, and keep a record of each.
 
     The seeds of a cell are fitted side by side, which on a GPU takes little longer than one. Nothing is run twice: what
-    is in the store is skipped, and after a crash, a kill or Ctrl-C the same command goes on where it was. A short look
+    is in the store is skipped, and after a crash, a kill or Ctrl-C the same command goes on where it was (fits of
+    deepect, agg, bisecting and hdbscan, which keep no state, start anew). A short look
     at everything is --scale 0.1. A record that lacks a score of the table (its cell was run for another one, or by an
     earlier version) is named and left; with --again its cell is fitted anew, and the record kept in the folder aside.
 
@@ -112,7 +113,7 @@ def run_table(
     """
     from .experiments.cluster import run_on_ray
     from .experiments.methods import METHODS, Place
-    from .experiments.running import Failed, jobs_of, run, standing, wanted
+    from .experiments.running import Busy, Failed, jobs_of, run, standing, wanted
     from .experiments.store import Store
     from .experiments.tables import table_of
 
@@ -136,15 +137,20 @@ def run_table(
     where = Place(None if root is None else root.resolve(), device, ray is None, command)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
-        failed = sum(isinstance(one, Failed) for one in _tell(ended)) if jobs else 0
+        kinds = [type(one) for one in _tell(ended)] if jobs else []
     except KeyboardInterrupt:
-        typer.echo("Interrupted. Nothing is lost: the same command goes on from here.", err=True)
+        anew = dict.fromkeys(job.method for job in jobs if not METHODS[job.method].keeps_state)
+        but = f", but a fit of {' or '.join(anew)} starts anew" if anew else ""
+        typer.echo(f"Interrupted. No record is lost: the same command goes on from here{but}.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    if failed:
+    if failed := kinds.count(Failed):
         raise ValueError(
             f"{failed} of {len(jobs)} fits failed; the same command tries them again, from the states in "
-            f"{results / 'running'} where there are any: remove one to start its fit anew"
+            f"{results / 'running'} where there are any: to start a failed fit anew, remove its folder there"
         )
+    if busy := kinds.count(Busy):
+        typer.echo(f"{busy} of {len(jobs)} fits are left to other processes. Next: wait for them, or the same again.")
+        return
     whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"All {len(cells)}"
     typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}")
 
@@ -195,18 +201,21 @@ def _check_there(results: Path) -> None:
         raise ValueError(f"there is no folder {results}: name that of the records with --results, or run a table first")
 
 
-def _tell(ended: Iterator[Finished | Failed]) -> Iterator[Finished | Failed]:
+def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Failed | Busy]:
     """The same, with a line for each on the terminal."""
-    from .experiments.running import Failed
+    from .experiments.running import Failed, Finished
 
     for one in ended:
-        if isinstance(one, Failed):
-            seeds = ", ".join(map(str, one.job.seeds))
-            typer.secho(f"failed: {one.job.cells[0].about}, seed {seeds}: {one.why}", fg="red", err=True)
-        else:
+        if isinstance(one, Finished):
             scores = {name: value for name, value in one.record.get("scores_percent", {}).items() if name in FIGURES}
             if "elbo" in one.record:
                 scores["ELBO"] = one.record["elbo"]["ELBO"]
             figures = ", ".join(f"{name} {value:.1f}" for name, value in scores.items())
             typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {figures} ({one.path.name})")
+        else:
+            what = f"{one.job.cells[0].about}, seed {', '.join(map(str, one.job.seeds))}"
+            if isinstance(one, Failed):
+                typer.secho(f"failed: {what}: {one.why}", fg="red", err=True)
+            else:
+                typer.echo(f"busy: {what}: another process is fitting it")
         yield one

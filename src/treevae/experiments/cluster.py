@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from ..training.runfolder import RunLockedError
 from .cells import Cell, Job
 from .methods import METHODS, Method, Place
-from .running import Failed, Finished, fit, why_of
+from .running import Busy, Failed, Finished, fit, why_of
 from .store import JOB, Store
 
 LOCAL = "local"
@@ -21,7 +23,7 @@ RECORDS = 128 * 2**20  # bytes of Ray's shared memory on this machine; records a
 
 def run_on_ray(
     jobs: Iterable[Job], store: Store, place: Place, address: str, workers: int | None = None
-) -> Iterator[Finished | Failed]:
+) -> Iterator[Finished | Failed | Busy]:
     """Fit jobs on a cluster, and say what came of each cell, in the order in which they end.
 
     Records come back to this process, which alone writes into the store. Workers that see the store's folder keep the
@@ -45,12 +47,18 @@ def run_on_ray(
             ray.init(address=address, **quiet)
         except ConnectionError as error:
             raise _no_cluster(address) from error
-    try:
+    with ExitStack() as held, ExitStack() as cluster:
+        cluster.callback(ray.shutdown)  # before the jobs are let go
         gpus = ray.cluster_resources().get("GPU", 0)
         task = ray.remote(max_retries=RETRIES)(_work)
         waiting = {}
         for job in jobs:
-            method, folder = METHODS[job.method], store.begin(job).resolve()
+            try:
+                folder = held.enter_context(store.alone(job)).resolve()
+            except RunLockedError:
+                yield Busy(job)
+                continue
+            method = METHODS[job.method]
             needs = {"num_gpus": 1} if method.gpu and gpus else {}
             here, beside = replace(place, folder=folder), store.of_same_figures(job)
             waiting[task.options(**needs).remote(job, method, here, beside)] = job
@@ -62,10 +70,7 @@ def run_on_ray(
                     yield Finished(cell, record, store.write(cell, record))
                 store.finish(job)
             except Exception as error:  # whatever it is, the other fits may do
-                store.leave(job)
                 yield Failed(job, why_of(getattr(error, "cause", None) or error))
-    finally:
-        ray.shutdown()
 
 
 def _work(

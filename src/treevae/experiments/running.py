@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.dataset import DataSet
+from ..training.runfolder import RunLockedError
 from .cells import SAID, Cell, Job, of_other_data, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
@@ -34,6 +35,13 @@ class Failed:
 
     job: Job
     why: str
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A job that another process works on."""
+
+    job: Job
 
 
 @dataclass
@@ -138,23 +146,25 @@ def jobs_of(store: Store, cells: Iterable[Cell], side_by_side: int | None = None
     return jobs
 
 
-def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | Failed]:
+def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | Failed | Busy]:
     """Fit jobs one after the other on this machine, and say what came of each cell.
 
     A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
     """
     for job in jobs:
-        if all(store.read(cell) is not None for cell in job.cells):
-            continue  # another process was faster
         try:
-            here = replace(place, folder=store.begin(job).resolve())
-            for cell, record in fit(job, METHODS[job.method], here, store.of_same_figures(job)):
-                yield Finished(cell, record, store.write(cell, record))
-            store.finish(job)
+            with store.alone(job) as folder:
+                if any(store.read(cell) is None for cell in job.cells):  # else another process was faster
+                    here, beside = replace(place, folder=folder.resolve()), store.of_same_figures(job)
+                    for cell, record in fit(job, METHODS[job.method], here, beside):
+                        yield Finished(cell, record, store.write(cell, record))
+                store.finish(job)
+            continue
+        except RunLockedError:
+            yield Busy(job)
             continue
         except Exception as error:  # whatever it is, the other fits may do
             why = why_of(error)
-        store.leave(job)
         _free_memory()  # here, where the error no longer holds what was in use
         yield Failed(job, why)
 

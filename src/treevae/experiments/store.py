@@ -7,18 +7,22 @@ import math
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..recipes import RECIPES
 from ..training.checkpoint import parsed
+from ..training.runfolder import RunFolder, RunLockedError
 from ..writing import write_whole
 from .cells import SAID, Cell, Job
 
 RUNNING = "running"  # the folder of the states
 ASIDE = "aside"  # the folder of records that were replaced
 JOB = "job.json"
+OWNER = "owner"  # the folder with the lock of the process whose job it is
 MOST_SCALE = 1e6  # of a schedule
 LARGEST_NUMBER = 1e300  # that a record may have
 IDENTITY = ("data", "method", "settings", "scale", "seed")
@@ -102,6 +106,26 @@ class Store:
 
     # -- what runs ----------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def alone(self, job: Job) -> Iterator[Path]:
+        """Inside, only this process works on a job, which counts as started; gives the folder for its state.
+
+        Raises
+        ------
+        RunLockedError
+            Another process works on it.
+        """
+        with ExitStack() as held:
+            try:
+                held.enter_context(RunFolder(self.folder / RUNNING / job.name / OWNER))
+            except FileNotFoundError as error:  # removed between two steps by the one who had it
+                raise RunLockedError(str(error)) from error
+            folder = self.begin(job)
+            try:
+                yield folder
+            finally:
+                self.leave(job)
+
     def begin(self, job: Job) -> Path:
         """The folder for the state of a job's fit. From now on the job counts as started."""
         folder = self.folder / RUNNING / job.name
@@ -113,13 +137,15 @@ class Store:
         """The jobs that were begun and not finished, and have a state to go on from."""
         jobs = []
         for path in sorted((self.folder / RUNNING).glob(f"*/{JOB}")):
-            if _is_bare(path.parent):
-                continue
             try:
+                if _is_bare(path.parent):
+                    continue
                 cells = tuple(Cell(**cell) for cell in parsed(path.read_text(encoding="utf-8")))
                 if not cells:
                     raise ValueError("it names no cell")
                 jobs.append(Job(tuple(map(_checked_cell, cells))))
+            except FileNotFoundError:  # finished meanwhile by another process
+                continue
             except (ValueError, TypeError) as error:
                 raise DamagedRecordError(
                     f"{path} cannot be read: {error}. Bring a whole copy back, or remove the folder {path.parent}: its "
@@ -136,7 +162,7 @@ class Store:
             return
 
     def leave(self, job: Job) -> None:
-        """Keep the state of a job that has failed; without one, the job does not count as started."""
+        """Keep the state of a job that has not ended; without one, nothing is left of it."""
         if _is_bare(self.folder / RUNNING / job.name):
             self.finish(job)
 
@@ -176,8 +202,8 @@ def _checked_cell(cell: Cell) -> Cell:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a job's folder is there and holds neither a state nor the lock of one who works in it."""
-    return folder.is_dir() and [path.name for path in folder.iterdir()] == [JOB]
+    """Whether a job's folder is there and holds neither a state nor the lock of one who works on it."""
+    return folder.is_dir() and {path.name for path in folder.iterdir()} <= {JOB, OWNER}
 
 
 def _damaged(path: Path, why: str) -> DamagedRecordError:
