@@ -790,11 +790,37 @@ def test_interrupting_the_command_says_how_to_go_on(tmp_path, tiny, monkeypatch)
     assert list(tmp_path.iterdir()) == []  # no folder of a fit without a state
 
 
-def test_a_fit_that_fails_is_named_and_the_command_says_so_at_the_end(tmp_path, monkeypatch):
+def test_a_fit_that_fails_is_named_and_the_command_says_so_at_the_end(tmp_path, tiny, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delattr("treevae.baselines.ward.Ward.fit")
+        said = treevae("paper", "run", "tiny", "--method", "agg", "--results", tmp_path, code=1)
+    assert "failed: digits-agg-n_leaves=4, seed 0: AttributeError: " in said
+    assert "Error: 2 of 2 fits failed" in said
+
+
+def test_data_that_are_not_there_are_said_once(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
     said = treevae("paper", "run", "clustering", "--data", "mnist", "--method", "agg", "--results", tmp_path, code=1)
-    assert "failed: mnist-agg-n_leaves=20, seed 0: no folder of data sets is named" in said
-    assert "Error: 2 of 2 fits failed" in said
+    assert said.count("no folder of data sets is named") == 1  # and not once for each fit
+    assert "no data: mnist: " in said
+    assert "2 cells were not fitted for want of data." in said
+    options = ("--method", "agg", "--results", tmp_path, "--root", tmp_path)
+    said = treevae("paper", "run", "clustering", *options, "--data", "fashion", code=1)
+    assert "no data: fashion: it is not below the folder of data sets; get it with: treevae data fashion" in said
+
+
+def test_without_its_data_no_record_is_put_aside(tmp_path):
+    path = Store(tmp_path).write(cell_of(), {})
+    options = ("--method", "treevae", "--seeds", 1, "--results", tmp_path, "--root", tmp_path, "--again")
+    assert "no data: fashion" in treevae("paper", "run", "generative", *options, "--data", "fashion", code=1)
+    assert path.exists()
+
+
+def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
+    monkeypatch.delenv("TREEVAE_DATA", raising=False)
+    options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
+    assert "All 4 cells are in" in treevae("paper", "run", "digits", *options)
+    assert "not run" not in treevae("paper", "show", "digits", *options[2:6])
 
 
 @pytest.mark.parametrize(

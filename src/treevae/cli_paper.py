@@ -21,7 +21,7 @@ paper = typer.Typer(
     help="Run the tables of the paper, and show them beside its figures. Start with: treevae paper list",
 )
 
-TABLE_HELP = "clustering, generative, celeba-attributes, sizes, matched-ladder, fixed-tree, …: see treevae paper list."
+TABLE_HELP = "digits, clustering, generative, celeba-attributes, sizes, matched-ladder, …: see treevae paper list."
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help=TABLE_HELP)]
 Results = Annotated[Path, typer.Option("--results", metavar="FOLDER", help="The store of records.")]
 SCALE_HELP = "Length of every schedule; 1 is the paper's. Different scales never share a cell."
@@ -107,13 +107,14 @@ def run_table(
 
     \b
     Example:
+      treevae paper run digits --seeds 2 --scale 0.1
       treevae paper run clustering --data fashion --method treevae --root ~/data
       treevae paper run sizes --seeds 3 --scale 0.1
       treevae paper run clustering --ray local
     """
     from .experiments.cluster import run_on_ray
     from .experiments.methods import METHODS, Place
-    from .experiments.running import Busy, Failed, jobs_of, run, standing, wanted
+    from .experiments.running import Busy, Failed, jobs_of, run, standing, wanted, without_data
     from .experiments.store import Store
     from .experiments.tables import table_of
 
@@ -122,9 +123,15 @@ def run_table(
     now = standing(store, cells)
     if now.damaged:
         raise ValueError(next(iter(now.damaged.values())))
-    for cell in now.incomplete if again else ():
-        typer.echo(f"Kept as {store.set_aside(cell)}")
-    jobs = jobs_of(store, cells, side_by_side or (None if ray is None else 1))
+    left = now.missing + (now.incomplete if again else [])
+    no_data = without_data((cell.data for cell in left), root) if ray is None else {}  # workers have their own
+    for name, why in no_data.items():
+        typer.secho(f"no data: {name}: {why}", fg="red", err=True)
+    ready = [cell for cell in left if cell.data not in no_data]
+    for cell in ready:
+        if cell in now.incomplete:
+            typer.echo(f"Kept as {store.set_aside(cell)}")
+    jobs = jobs_of(store, ready, side_by_side or (None if ray is None else 1))
     absent = dict.fromkeys(row.method for row in chosen.rows if row.method not in METHODS and method is None)
     if absent:
         typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
@@ -143,11 +150,15 @@ def run_table(
         but = f", but a fit of {' or '.join(anew)} starts anew" if anew else ""
         typer.echo(f"Interrupted. No record is lost: the same command goes on from here{but}.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+    if no_data:
+        typer.secho(f"{len(left) - len(ready)} cells were not fitted for want of data.", fg="red", err=True)
     if failed := kinds.count(Failed):
         raise ValueError(
             f"{failed} of {len(jobs)} fits failed; the same command tries them again, from the states in "
             f"{results / 'running'} where there are any: to start a failed fit anew, remove its folder there"
         )
+    if no_data:
+        raise typer.Exit(1)
     if busy := kinds.count(Busy):
         typer.echo(f"{busy} of {len(jobs)} fits are left to other processes. Next: wait for them, or the same again.")
         return

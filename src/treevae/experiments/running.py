@@ -186,6 +186,23 @@ def _free_memory() -> None:
     torch.cuda.empty_cache()
 
 
+def without_data(names: Iterable[str], root: Path | None) -> dict[str, str]:
+    """Those of some data sets that are not on this machine, each with what can be done."""
+    from ..data.files import DataFileError
+    from ..data.sets import source_of, survey
+
+    missing = {}
+    for name in dict.fromkeys(names):
+        try:
+            there = not source_of(name).folders or survey(name, root).folder is not None
+        except DataFileError as error:
+            missing[name] = str(error)
+        else:
+            if not there:
+                missing[name] = f"it is not below the folder of data sets; get it with: treevae data {name} --download"
+    return missing
+
+
 def fit(
     job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
