@@ -139,7 +139,10 @@ def _leaves(record: Mapping[str, Any]) -> int | None:
 
 
 def _seeds(seeds: Sequence[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    in_a_row = len(seeds) > 2 and all(after == one + 1 for one, after in pairwise(seeds))
+    return f"seeds {seeds[0]} to {seeds[-1]}" if in_a_row else f"seeds {', '.join(map(str, seeds))}"
 
 
 def compare(mean: float, paper: Figure | None, better: int) -> str:
