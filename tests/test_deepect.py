@@ -202,7 +202,7 @@ def test_a_leaf_without_samples_dies_by_its_weight() -> None:
     for _ in range(9):  # the last leaf is never pruned, and a tree of one leaf is split at once
         training._weigh(torch.tensor([0]))
     assert training.leaves.tree.leaves == (1,)
-    assert training._is_due(1)
+    assert training._splits_due(1) == 1
 
 
 def test_nested_groups_are_recovered(fitted: tuple[DeepECT, np.ndarray, np.ndarray]) -> None:

@@ -42,6 +42,8 @@ def test_what_cannot_be_averaged_is_refused():
     two, three = Tree().split(0), Tree().split(0).split(1)
     with pytest.raises(ValueError, match=r"the trees have \[2, 3\] leaves"):
         average_distances([two, three], [np.zeros(4, int)] * 2)
+    with pytest.raises(ValueError, match=r"To keep the 2 with 2 leaves, leave out .*, counted from 0: 1 \(3\)$"):
+        average_distances([two, three, two], [np.zeros(4, int)] * 3)
     with pytest.raises(ValueError, match="1 trees and 2 labellings"):
         average_distances([two], [np.zeros(4, int)] * 2)
     with pytest.raises(ValueError, match="different numbers of samples"):

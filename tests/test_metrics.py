@@ -235,3 +235,24 @@ def test_trees_that_cannot_be_scored(tree: Any, message: str) -> None:
 def test_dendrogram_purity_without_pairs_is_undefined() -> None:
     with pytest.raises(ValueError, match="no class in y has two samples, so there are no pairs"):
         dendrogram_purity(Tree({0: (1, 2)}), [0, 1], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0.0, float("nan"), 1.0], r"y\[1\]=nan is no class; leave out samples without one"),
+        (["a", None, "b"], r"y\[1\]=None is no class"),
+        (np.array(["a", "b", float("nan")], dtype=object), r"y\[2\]=nan is no class"),
+        (np.array(["a", 1, "b"], dtype=object), "y holds values that cannot be sorted"),
+    ],
+)
+def test_what_is_no_class_is_refused(y: Any, message: str) -> None:
+    for metric in (contingency, *ALL):
+        with pytest.raises(ValueError, match=message):
+            metric([0, 1, 1], y)
+
+
+def test_numbers_of_leaves_cost_nothing() -> None:
+    """A row for each number up to the largest would take 16 GB and more."""
+    for metric in ALL:
+        assert metric([0, 10**12, 0, 7], [0, 1, 0, 1]) == metric([0, 2, 0, 1], [0, 1, 0, 1])

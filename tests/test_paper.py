@@ -3,28 +3,33 @@
 import errno
 import json
 import os
+import re
 import signal
+import socket
 import sys
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE, fitting
 from treevae.baselines.bisecting import Bisecting
+from treevae.baselines.deepect import DeepECT
 from treevae.cli import app
 from treevae.data import DataSet, load
 from treevae.data.sets import SOURCES
-from treevae.experiments import showing, store, tables
+from treevae.experiments import running, showing, store, tables
 from treevae.experiments.cells import Cell, Job
 from treevae.experiments.cluster import run_on_ray
 from treevae.experiments.methods import METHODS, Method, Place
 from treevae.experiments.records import record, record_of_labels
-from treevae.experiments.running import Failed, Finished, cells_of, jobs_of, run
+from treevae.experiments.running import Failed, Finished, cells_of, jobs_of, run, standing, wanted
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import SCORES, TABLES, Entry, Figure, Row, Score, Table
 from treevae.parameters import check_parameters
@@ -249,9 +254,16 @@ def test_a_damaged_record_is_refused_and_left_as_it_is(tmp_path, text):
     for act in (here.read, here.seeds, lambda cell: here.write(cell, {}), lambda cell: jobs_of(here, [cell])):
         with pytest.raises(DamagedRecordError, match=r"is damaged: .*remove it to run the cell again"):
             act(cell_of())
-    for command in ("show", "run"):
-        said = treevae("paper", command, "generative", "--results", tmp_path, code=1)
-        assert "is damaged" in said.replace("\n", " ")
+    for command, code in (("run", 1), ("show", 0)):
+        said = treevae("paper", command, "generative", "--results", tmp_path, code=code)
+        assert f"{path.name} is damaged" in said
+    (row,) = [line for line in said.splitlines() if line.startswith("Fashion") and " TreeVAE " in line]
+    assert row.split().count("damaged") == 3
+    assert said.count("not run") == 3 * (len(TABLES["generative"].rows) - 1)  # the others are shown
+    said = treevae("paper", "list", "--results", tmp_path)
+    assert f"{path.name} is damaged" in said
+    (row,) = [line for line in said.splitlines() if line.startswith("generative")]
+    assert row.endswith("; 1 damaged")
     assert path.read_bytes() == content
 
 
@@ -338,11 +350,29 @@ def test_an_unknown_name_is_refused_with_those_there_are(monkeypatch):
 
 def test_deepect_gives_a_record_for_its_cell():
     data = load("digits")
-    cell = cell_of(data="digits", method="deepect", scale=0.02, n_leaves=4, network="mlp", batch_size=128)
+    cell = cell_of(data="digits", method="deepect", scale=0.005, n_leaves=6, network="mlp", batch_size=128)
     ((_, found),) = METHODS["deepect"].fit(Job((cell,)), data, CPU)
+    assert len(found["test_leaf_by_class"]) == 6  # in one epoch, where the paper has a split in two
     assert set(found["scores_percent"]) == {"DP", "LP", "ACC", "NMI", "ARI"}
     assert np.sum(found["test_leaf_by_class"]) == len(data.x_test)
     json.dumps(found)
+
+
+def test_deepect_is_extended_by_augmentation_in_contrastive_experiments_alone(monkeypatch):
+    """The paper uses its own kind of contrast "for the contrastive clustering experiments"."""
+    made = []
+
+    def made_with(*arguments, **settings):
+        made.append(settings["augment"])
+        raise ValueError("enough")
+
+    plain = DeepECT()
+    monkeypatch.setattr("treevae.baselines.deepect.DeepECT", lambda *a, **s: made_with(*a, **s) if s else plain)
+    for data in ("omniglot5", "cifar10", "mnist"):
+        with pytest.raises(ValueError, match="enough"):
+            list(METHODS["deepect"].fit(Job((cell_of(data=data, method="deepect"),)), load("digits"), CPU))
+    assert made == [None, "cifar", None]
+    assert RECIPES["omniglot5"]["augment"] == "omniglot"  # which TreeVAE learns from
 
 
 @pytest.mark.parametrize("name", ["agg", "bisecting", "hdbscan"])
@@ -394,9 +424,21 @@ def test_frequencies_of_attributes_in_each_leaf():
     data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=("Male", "Bangs"))
     found = record_of_labels(Tree().split(0).split(1), np.array([0, 0, 0, 2]), data, 0, "", 1.0)
     assert found["leaf_attributes_percent"] == {
-        "Male": pytest.approx([200 / 3, 0, 0]), "Bangs": pytest.approx([200 / 3, 0, 100])
+        "Male": [pytest.approx(200 / 3), None, 0], "Bangs": [pytest.approx(200 / 3), None, 100]
     }  # fmt: skip
     assert "scores_percent" not in found
+
+
+def test_hair_loss_and_beard_are_what_the_paper_says():
+    """Its section on CelebA: balding or a receding hairline; a beard or 5 o'clock shadow. Table 3 reads just these."""
+    names = ("Bald", "Receding_Hairline", "No_Beard", "5_o_Clock_Shadow")
+    has = np.array([[1, 0, 1, 0], [0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool)
+    x = np.zeros((5, 2))
+    data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=names)
+    found = record_of_labels(Tree().split(0), np.array([0, 0, 0, 1, 1]), data, 0, "", 1.0)
+    hair, beard = (row for row in TABLES["celeba-attributes"].rows if row.title in ("Hair Loss", "Beard"))
+    assert [entry.score.read(found) for entry in hair.entries[:2]] == pytest.approx([100, 0])
+    assert [entry.score.read(found) for entry in beard.entries[:2]] == pytest.approx([200 / 3, 50])
 
 
 def test_bisecting_k_means_halves_the_widest_cluster():
@@ -487,6 +529,50 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     assert not (tmp_path / "running").exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), r"^out of memory; .*--side-by-side 1"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), r"^out of memory; .*--side-by-side 1"),
+        (MemoryError(), r"^out of memory; .*--side-by-side 1 or so \(MemoryError\)$"),
+        (KeyError("left"), r"^KeyError: 'left'$"),
+    ],
+)
+def test_no_error_of_one_fit_ends_the_others(tmp_path, monkeypatch, error, why):
+    def fail(job, data, place):
+        raise error
+
+    monkeypatch.setitem(METHODS, "bad", Method("bad", fail))
+    here = Store(tmp_path)
+    jobs = jobs_of(here, [METHODS["bad"].cell("digits", {}, 1, 0), cell_of(data="digits", method="agg")])
+    failed, finished = run(jobs, here, CPU)
+    assert re.search(why, failed.why)
+    assert isinstance(finished, Finished)
+
+
+@pytest.mark.parametrize("method", ["agg", "treevae"])
+def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, method):
+    here, options = Store(tmp_path), ("--method", method, "--scale", SCALE, "--seeds", 1, "--results", tmp_path)
+    job = jobs_of(here, cells_of(tiny, 1, SCALE, None, [method]))[-1]
+    with here.alone(job):
+        said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
+        assert f"busy: {job.cells[0].about}, seed 0: another process is fitting it" in said
+        assert "fits are left to other processes" in said
+        assert here.read(job.cells[0]) is None
+    said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
+    assert "busy" not in said
+    assert here.read(job.cells[0]) is not None
+
+
+def test_a_job_that_ends_while_jobs_are_listed_is_left_out(tmp_path, monkeypatch):
+    here = Store(tmp_path)
+    job = Job((cell_of(),))
+    (here.begin(job) / "state-a.safetensors").touch()
+    read = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path, **options: here.finish(job) or read(path, **options))
+    assert here.started() == []
+
+
 def test_a_job_that_another_process_has_done_meanwhile_is_left_out(tmp_path):
     here, cell = Store(tmp_path), cell_of(data="digits", method="agg")
     jobs = jobs_of(here, [cell])
@@ -500,6 +586,12 @@ def test_a_job_that_another_process_has_done_meanwhile_is_left_out(tmp_path):
 def fabricate(here: Store, cell: Cell, **scores: float) -> None:
     elbo = {name: scores.pop(name) for name in ("ELBO", "RL") if name in scores}
     here.write(cell, {"scores_percent": scores, "elbo": elbo})
+
+
+def whole_record() -> dict:
+    """With every score of a table but the attributes."""
+    scores = dict.fromkeys(("DP", "LP", "ACC", "NMI"), 1.0)
+    return {"scores_percent": scores, "elbo": {"ELBO": -2.0, "RL": 1.0}, "likelihood": {"ll_paper": {"mean": -1.5}}}
 
 
 def test_a_table_with_some_records(tmp_path):
@@ -528,12 +620,19 @@ def test_a_table_with_some_records(tmp_path):
     assert "−240.0 ± 0.0 ▼ (−239.2 ± 0.4)" in text
 
 
+def test_latex_reads_no_text_as_its_own():
+    assert showing._tex(r"a_b {c} ~^ \d 5 %") == (
+        r"a\_b \{c\} \textasciitilde{}\textasciicircum{} \textbackslash{}d 5 \%"
+    )
+
+
 def test_a_table_of_another_scale_says_so(tmp_path):
     fabricate(Store(tmp_path), cell_of(scale=0.1), ACC=50.0)
     text = treevae("paper", "show", "sizes", "--scale", 0.1, "--results", tmp_path,
                    "--markdown", tmp_path / "a.md", "--latex", tmp_path / "b.tex")  # fmt: skip
     said = "Every schedule is 0.1 of the paper's length"
-    assert "50.0 ▼" in text
+    assert "50.0   (63.5 ± 4.1)" in text  # figures that do not compare have no mark
+    assert "▲" not in text
     assert all(said in one for one in (text, (tmp_path / "a.md").read_text(), (tmp_path / "b.tex").read_text()))
     assert not (tmp_path / "tables").exists()
     assert "50.0" not in treevae("paper", "show", "sizes", "--results", tmp_path)
@@ -547,14 +646,59 @@ def test_data_that_are_not_the_published_ones_are_named(tmp_path):
     assert said in (tmp_path / "tables" / "sizes.md").read_text()
 
 
+def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
+    digits, here, cells = (
+        load("digits"),
+        Store(tmp_path),
+        [cell_of(seed, 1.0, "digits", "bisecting") for seed in (0, 1)],
+    )
+    table = Table(
+        "one", "A table of one figure", ("ACC",), (Row("digits", "bisecting", (Entry(SCORES["ACC"], None),)),)
+    )
+    for cell, n in zip(cells, (200, 400), strict=True):
+        cut = replace(digits, x_test=digits.x_test[:n], y_test=digits.y_test[:n])
+        monkeypatch.setattr(running, "_read", lambda name, root, cut=cut: cut)
+        (ended,) = run([Job((cell,))], here, CPU)
+        if n == 400:  # another test set than that of seed 0
+            assert re.search(r"^the data .*360x8x8 .* are not those of .*200x8x8 .* another folder", ended.why)
+            (record,) = [found for _, found in METHODS["bisecting"].fit(Job((cell,)), cut, CPU)]
+            here.write(cell, record)  # as an earlier version did
+    kept = here.read(cells[0])
+    assert kept["test_samples"].split()[1] == "200x8x8"
+    assert {"train_samples", "source"} <= set(kept)
+    text = showing.as_text(table, showing.lines(table, here, 1.0), 1.0)
+    assert "mixed data   (–)" in text
+    assert re.search(r"not averaged: seed 0: .*200x8x8 \w+; seed 1: .*360x8x8", text)
+
+
+def test_trees_with_other_leaves_than_asked_for_are_named(tmp_path):
+    tree, scores = Tree(), {"scores_percent": {"ACC": 60.0}}
+    for n in range(1, 12):
+        if n >= 9:
+            Store(tmp_path).write(cell_of(n), scores | {"tree": json.loads(tree.to_json())})
+        tree = tree.split(tree.leaves[0])
+    text = treevae("paper", "show", "sizes", "--results", tmp_path)
+    said = "trees of 10 leaves were asked for, these seeds ended with others: "
+    assert f"Fashion: base: {said}9 (9), 11 (11)." in text
+    assert text.count(said) == 1
+
+
+def test_records_that_do_not_tell_their_data_still_count(tmp_path):
+    for seed, more in enumerate(({}, {"note": ""}, {"note": "", "train_samples": "uint8 60x4 1a2b3c4d"})):
+        Store(tmp_path).write(cell_of(seed), {"scores_percent": {"ACC": 60.0 + seed}} | more)
+    assert "61.0 ± 1.0" in treevae("paper", "show", "sizes", "--results", tmp_path)
+
+
 def test_attributes_are_of_one_tree(tmp_path):
     for seed in (0, 1):
         attributes = {name: [10.0 + seed] * 7 for _, name, _, _ in tables.ATTRIBUTES}  # a leaf was pruned
         Store(tmp_path).write(cell_of(seed, data="celeba"), {"leaf_attributes_percent": attributes})
     lines = treevae("paper", "show", "celeba-attributes", "--results", tmp_path).splitlines()
+    assert lines[2].split()[:3] == ["data", "attribute", "seeds"]
     (female,) = [line for line in lines if " Female " in line]
     assert female.split()[:5] == ["CelebA", "Female", "1", "90.0", "(97.2)"]
-    assert female.endswith("not recorded   (43.7)")
+    assert female.endswith("–   (43.7)")
+    assert not any("▲" in line or "±" in line for line in lines)  # nothing to explain
 
 
 # -- the commands -------------------------------------------------------------------------------------------------
@@ -576,20 +720,60 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     assert "4 cells, 4 of them there already." in said
     assert "done: " not in said
     text = treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
-    assert text.count("▲ (0.0 ± 0.0)") == 2
+    assert len(re.findall(r"\d   \(0\.0 ± 0\.0\)", text)) == 2
     assert text.count("not run") == 2
     assert "not run" in treevae("paper", "show", "tiny", "--results", tmp_path).split("TreeVAE")[1].splitlines()[0]
 
 
 def test_list_counts_what_is_in_the_store(tmp_path):
-    fabricate(Store(tmp_path), cell_of(), ACC=1.0)
+    here = Store(tmp_path)
+    here.write(cell_of(), whole_record())
+    fabricate(here, cell_of(1), ACC=1.0)  # and nothing else
     rows = {
-        line.split()[0]: line.split()[1:4]
-        for line in treevae("paper", "list", "--results", tmp_path).splitlines()
-        if " of " in line
+        line.split()[0]: line for line in treevae("paper", "list", "--results", tmp_path).splitlines() if " of " in line
     }
-    assert rows["fixed-tree"] == ["1", "of", "20"]
-    assert rows["celeba-attributes"] == ["0", "of", "1"]
+    assert rows["fixed-tree"].split()[1:4] == ["1", "of", "20"]
+    assert rows["fixed-tree"].endswith("; 1 incomplete")
+    assert rows["celeba-attributes"].split()[1:4] == ["0", "of", "1"]
+    assert "incomplete" not in rows["celeba-attributes"]
+    assert "Not there yet" not in treevae("paper", "list", "--results", tmp_path)  # every method is
+
+
+def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked(tmp_path, tiny):
+    here, options = Store(tmp_path), ("--method", "agg", "--scale", SCALE, "--results", tmp_path)
+    old = cell_of(data="digits", method="agg", scale=SCALE, n_leaves=4)
+    here.write(old, {"scores_percent": {"ACC": 1.0}})
+    here.write(replace(old, settings={"n_leaves": 10}), {"scores_percent": {"ACC": 2.0}})
+    content = here.path(old).read_bytes()
+    said = treevae("paper", "run", "tiny", *options)
+    assert "2 cells, 1 of them there already." in said
+    assert "1 of them lack a score of this table and are left as they are; --again" in said
+    assert "1 of 2 cells are in" in said
+    assert "done: " not in said
+    shown = treevae("paper", "show", "tiny", *options[2:])
+    assert "Digits: Agg, seed 0: recorded without a score of this table; to fit anew: treevae paper run tiny" in shown
+    said = treevae("paper", "run", "tiny", *options, "--again")
+    assert said.count("done: ") == 1
+    assert (tmp_path / "aside" / f"{old.name}-1.json").read_bytes() == content
+    assert here.read(old)["scores_percent"]["DP"] > 0
+    said = treevae("paper", "run", "tiny", *options, "--again")
+    assert "2 cells, 2 of them there already." in said
+    assert "done: " not in said
+
+
+def test_what_a_method_never_gives_makes_no_record_incomplete(tmp_path):
+    Store(tmp_path).write(cell_of(method="hdbscan"), {"scores_percent": {"LP": 1.0, "ACC": 2.0, "NMI": 3.0}})
+    assert len(standing(Store(tmp_path), wanted(TABLES["clustering"], 1, 1.0, ["fashion"], ["hdbscan"])).there) == 1
+    text = treevae("paper", "show", "clustering", "--results", tmp_path)
+    (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " HDBSCAN " in line]
+    assert row.split()[:5] == ["Fashion", "HDBSCAN", "1", "–", "(–)"]
+
+
+@pytest.mark.parametrize("command", [("show", "sizes"), ("list",)])
+def test_a_folder_that_is_not_there_is_refused_and_not_made(command, tmp_path):
+    (line,) = treevae("paper", *command, "--results", tmp_path / "resutls", code=1).splitlines()
+    assert re.match(r"Error: there is no folder .*resutls: name that of the records with --results", line)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_interrupting_the_command_says_how_to_go_on(tmp_path, tiny, monkeypatch):
@@ -598,14 +782,45 @@ def test_interrupting_the_command_says_how_to_go_on(tmp_path, tiny, monkeypatch)
 
     monkeypatch.setattr(TreeVAE, "fit_seeds", interrupt)
     said = treevae("paper", "run", "tiny", "--method", "treevae", "--results", tmp_path, code=130)
-    assert "Nothing is lost: the same command goes on" in said
+    assert "No record is lost: the same command goes on from here." in said
+    with monkeypatch.context() as patch:
+        patch.setattr("treevae.baselines.ward.Ward.fit", interrupt)
+        said = treevae("paper", "run", "tiny", "--method", "agg", "--results", tmp_path, code=130)
+    assert "goes on from here, but a fit of agg starts anew." in said
+    assert list(tmp_path.iterdir()) == []  # no folder of a fit without a state
 
 
-def test_a_fit_that_fails_is_named_and_the_command_says_so_at_the_end(tmp_path, monkeypatch):
+def test_a_fit_that_fails_is_named_and_the_command_says_so_at_the_end(tmp_path, tiny, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delattr("treevae.baselines.ward.Ward.fit")
+        said = treevae("paper", "run", "tiny", "--method", "agg", "--results", tmp_path, code=1)
+    assert "failed: digits-agg-n_leaves=4, seed 0: AttributeError: " in said
+    assert "Error: 2 of 2 fits failed" in said
+
+
+def test_data_that_are_not_there_are_said_once(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
     said = treevae("paper", "run", "clustering", "--data", "mnist", "--method", "agg", "--results", tmp_path, code=1)
-    assert "failed: mnist-agg-n_leaves=20, seed 0: no folder of data sets is named" in said
-    assert "Error: 2 of 2 fits failed" in said
+    assert said.count("no folder of data sets is named") == 1  # and not once for each fit
+    assert "no data: mnist: " in said
+    assert "2 cells were not fitted for want of data." in said
+    options = ("--method", "agg", "--results", tmp_path, "--root", tmp_path)
+    said = treevae("paper", "run", "clustering", *options, "--data", "fashion", code=1)
+    assert "no data: fashion: it is not below the folder of data sets; get it with: treevae data fashion" in said
+
+
+def test_without_its_data_no_record_is_put_aside(tmp_path):
+    path = Store(tmp_path).write(cell_of(), {})
+    options = ("--method", "treevae", "--seeds", 1, "--results", tmp_path, "--root", tmp_path, "--again")
+    assert "no data: fashion" in treevae("paper", "run", "generative", *options, "--data", "fashion", code=1)
+    assert path.exists()
+
+
+def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
+    monkeypatch.delenv("TREEVAE_DATA", raising=False)
+    options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
+    assert "All 4 cells are in" in treevae("paper", "run", "digits", *options)
+    assert "not run" not in treevae("paper", "show", "digits", *options[2:6])
 
 
 @pytest.mark.parametrize(
@@ -631,6 +846,18 @@ def test_without_ray_the_command_says_what_to_install(tmp_path, tiny, monkeypatc
         "paper", "run", "tiny", "--method", "agg", "--results", tmp_path, "--ray", "local", code=1
     ).splitlines()[1:]
     assert line == "Error: --ray needs Ray: pip install 'treevae[ray]'"
+
+
+def test_a_cluster_that_does_not_answer_is_said_at_once(tmp_path, tiny, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=lambda *_, **__: pytest.fail("Ray would wait")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "127.0.0.1:99999"):
+        options = ("--method", "agg", "--results", tmp_path, "--ray", address)
+        (line,) = treevae("paper", "run", "tiny", *options, code=1).splitlines()[1:]
+        assert (
+            line == f"Error: there is no Ray cluster at {address}; start one with ray start --head, or use --ray local"
+        )
 
 
 @pytest.mark.slow

@@ -1,11 +1,15 @@
 """Ward's method against scikit-learn's, and the contracted tree against its definition."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.cluster.hierarchy import linkage
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
+from treevae.baselines.bisecting import Bisecting
 from treevae.baselines.ward import Ward
 from treevae.metrics import dendrogram_purity
 from treevae.tree import Tree
@@ -74,5 +78,21 @@ def test_number_of_clusters_must_fit(k: int) -> None:
 
 
 def test_one_sample_is_too_few() -> None:
-    with pytest.raises(ValueError, match="at least 2"):
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
         Ward(1).fit(np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("make", [Ward, Bisecting])
+@pytest.mark.parametrize(
+    ("samples", "kind"),
+    [
+        (scipy.sparse.eye(5).tocsr(), TypeError),
+        (np.arange(5.0), ValueError),
+        (np.full((5, 2), 1j), ValueError),
+        (np.array([[0.0], [np.nan], [1.0]]), ValueError),
+        (np.array([[0.0], [np.inf], [1.0]]), ValueError),
+    ],
+)
+def test_samples_that_are_none_are_refused_in_scikit_learns_words(make: type, samples: Any, kind: type) -> None:
+    with pytest.raises(kind, match=r"[Ss]parse|2D array|[Cc]omplex|NaN|infinity"):
+        make(2).fit(samples)

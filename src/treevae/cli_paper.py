@@ -11,7 +11,7 @@ import typer
 from .cli_words import INTERRUPTED
 
 if TYPE_CHECKING:
-    from .experiments.running import Failed, Finished
+    from .experiments.running import Busy, Failed, Finished
 
 SEEDS = 10  # of the paper
 FIGURES = ("DP", "LP", "ACC", "NMI")
@@ -21,7 +21,7 @@ paper = typer.Typer(
     help="Run the tables of the paper, and show them beside its figures. Start with: treevae paper list",
 )
 
-TABLE_HELP = "clustering, generative, celeba-attributes, sizes, matched-ladder, fixed-tree, …: see treevae paper list."
+TABLE_HELP = "digits, clustering, generative, celeba-attributes, sizes, matched-ladder, …: see treevae paper list."
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help=TABLE_HELP)]
 Results = Annotated[Path, typer.Option("--results", metavar="FOLDER", help="The store of records.")]
 SCALE_HELP = "Length of every schedule; 1 is the paper's. Different scales never share a cell."
@@ -34,6 +34,7 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
     """List the tables of the paper, and how many of their cells are in the store.
 
     A cell is one fit: a data set, a method, its settings and a seed. One that stands in several tables is run once.
+    Where its record lacks a score that a table shows, it counts as incomplete there.
 
     \b
     Example:
@@ -41,19 +42,30 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
       treevae paper list --results ~/results --scale 0.1
     """
     from .experiments.methods import METHODS
-    from .experiments.running import cells_of
+    from .experiments.running import standing, wanted
     from .experiments.store import Store
     from .experiments.tables import TABLES
 
-    store = Store(results)
+    if results != STORE:
+        _check_there(results)
+    store, incomplete, damaged = Store(results), 0, dict[str, None]()
     typer.echo(f"Records in {results}, scale {scale:g}, {SEEDS} seeds\n")
     typer.echo(f"{'table':<20} {'cells':>10}  what")
     for name, table in TABLES.items():
-        cells = cells_of(table, SEEDS, scale)
-        there = sum(store.read(cell) is not None for cell in cells)
-        typer.echo(f"{name:<20} {f'{there} of {len(cells)}':>10}  {table.title}")
+        now = standing(store, wanted(table, SEEDS, scale))
+        faults = {"incomplete": now.incomplete, "damaged": now.damaged}
+        told = ", ".join(f"{len(cells)} {what}" for what, cells in faults.items() if cells)
+        typer.echo(f"{name:<20} {f'{len(now.there)} of {now.cells}':>10}  {table.title}{told and f'; {told}'}")
+        damaged |= dict.fromkeys(now.damaged.values())
+        incomplete += len(now.incomplete)
     used = dict.fromkeys(row.method for table in TABLES.values() for row in table.rows)
-    typer.echo(f"\nMethods: {', '.join(METHODS)}. Not there yet: {', '.join(n for n in used if n not in METHODS)}.")
+    typer.echo(f"\nMethods: {', '.join(METHODS)}.")
+    if absent := [name for name in used if name not in METHODS]:
+        typer.echo(f"Not there yet: {', '.join(absent)}.")
+    for why in damaged:
+        typer.echo(f"{why}.")
+    if incomplete:
+        typer.echo("Incomplete records lack a score of the table: treevae paper run TABLE --again fits them anew.")
     typer.echo("Next: treevae paper run TABLE, then: treevae paper show TABLE")
 
 
@@ -73,6 +85,10 @@ def run_table(
         int | None,
         typer.Option(min=1, help="Most seeds fitted in one go; by default all, and with --ray one."),
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Also fit anew what was recorded without a score of the table; see aside/."),
+    ] = False,
     ray: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Send the fits to this Ray cluster; local starts one on this machine."),
@@ -81,47 +97,73 @@ def run_table(
     """Run the cells of a table that are not in the store yet, and keep a record of each.
 
     The seeds of a cell are fitted side by side, which on a GPU takes little longer than one. Nothing is run twice: what
-    is in the store is skipped, and after a crash, a kill or Ctrl-C the same command goes on where it was. A short look
-    at everything is --scale 0.1.
+    is in the store is skipped, and after a crash, a kill or Ctrl-C the same command goes on where it was (fits of
+    deepect, agg, bisecting and hdbscan, which keep no state, start anew). A short look
+    at everything is --scale 0.1. A record that lacks a score of the table (its cell was run for another one, or by an
+    earlier version) is named and left; with --again its cell is fitted anew, and the record kept in the folder aside.
 
     With --ray every fit goes to a worker of a cluster, where treevae and the data sets must be too (--root, or
     $TREEVAE_DATA there). A fit whose worker dies is sent to another.
 
     \b
     Example:
+      treevae paper run digits --seeds 2 --scale 0.1
       treevae paper run clustering --data fashion --method treevae --root ~/data
       treevae paper run sizes --seeds 3 --scale 0.1
       treevae paper run clustering --ray local
     """
     from .experiments.cluster import run_on_ray
     from .experiments.methods import METHODS, Place
-    from .experiments.running import Failed, cells_of, jobs_of, run
+    from .experiments.running import Busy, Failed, jobs_of, run, standing, wanted, without_data
     from .experiments.store import Store
     from .experiments.tables import table_of
 
     chosen, store = table_of(table), Store(results)
-    cells = cells_of(chosen, seeds, scale, data, method)
-    there = sum(store.read(cell) is not None for cell in cells)
-    jobs = jobs_of(store, cells, side_by_side or (None if ray is None else 1))
+    cells = wanted(chosen, seeds, scale, data, method)
+    now = standing(store, cells)
+    if now.damaged:
+        raise ValueError(next(iter(now.damaged.values())))
+    left = now.missing + (now.incomplete if again else [])
+    no_data = without_data((cell.data for cell in left), root) if ray is None else {}  # workers have their own
+    for name, why in no_data.items():
+        typer.secho(f"no data: {name}: {why}", fg="red", err=True)
+    ready = [cell for cell in left if cell.data not in no_data]
+    for cell in ready:
+        if cell in now.incomplete:
+            typer.echo(f"Kept as {store.set_aside(cell)}")
+    jobs = jobs_of(store, ready, side_by_side or (None if ray is None else 1))
     absent = dict.fromkeys(row.method for row in chosen.rows if row.method not in METHODS and method is None)
     if absent:
         typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
-    typer.echo(f"{len(cells)} cells, {there} of them there already.")
+    typer.echo(f"{len(cells)} cells, {len(now.there)} of them there already.")
+    lacking = 0 if again else len(now.incomplete)
+    if lacking:
+        typer.echo(f"{lacking} of them lack a score of this table and are left as they are; --again fits them anew.")
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale:g} --root DATA"])
     where = Place(None if root is None else root.resolve(), device, ray is None, command)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
-        failed = sum(isinstance(one, Failed) for one in _tell(ended)) if jobs else 0
+        kinds = [type(one) for one in _tell(ended)] if jobs else []
     except KeyboardInterrupt:
-        typer.echo("Interrupted. Nothing is lost: the same command goes on from here.", err=True)
+        anew = dict.fromkeys(job.method for job in jobs if not METHODS[job.method].keeps_state)
+        but = f", but a fit of {' or '.join(anew)} starts anew" if anew else ""
+        typer.echo(f"Interrupted. No record is lost: the same command goes on from here{but}.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    if failed:
+    if no_data:
+        typer.secho(f"{len(left) - len(ready)} cells were not fitted for want of data.", fg="red", err=True)
+    if failed := kinds.count(Failed):
         raise ValueError(
             f"{failed} of {len(jobs)} fits failed; the same command tries them again, from the states in "
-            f"{results / 'running'} where there are any: remove one to start its fit anew"
+            f"{results / 'running'} where there are any: to start a failed fit anew, remove its folder there"
         )
-    typer.echo(f"All {len(cells)} cells are in {results}. Next: treevae paper show {table}")
+    if no_data:
+        raise typer.Exit(1)
+    if busy := kinds.count(Busy):
+        typer.echo(f"{busy} of {len(jobs)} fits are left to other processes. Next: wait for them, or the same again.")
+        return
+    whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"All {len(cells)}"
+    typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}")
 
 
 @paper.command("show")
@@ -139,7 +181,8 @@ def show_table(
     """Show a table: mean ± sd over the seeds in the store, beside the paper's figures.
 
     Every figure is marked as better (▲) or worse (▼) than the paper's mean, or the same to the digits printed (=). What
-    has no record says "not run". The table is also written in Markdown and in LaTeX, into the store's folder tables.
+    has no record says "not run", what its record lacks "not recorded". The table is also written in Markdown and in
+    LaTeX, into the store's folder tables.
 
     \b
     Example:
@@ -152,7 +195,8 @@ def show_table(
     from .writing import write_whole
 
     chosen = table_of(table)
-    found = lines(chosen, Store(results), scale)
+    _check_there(results)
+    found = lines(chosen, Store(results), scale, skip_damaged=True)
     stem = table if scale == 1 else f"{table}-x{scale:g}"
     in_markdown = markdown or results / "tables" / f"{stem}.md"
     in_latex = latex or results / "tables" / f"{stem}.tex"
@@ -162,18 +206,27 @@ def show_table(
     typer.echo(f"\nWrote {in_markdown}, {in_latex}")
 
 
-def _tell(ended: Iterator[Finished | Failed]) -> Iterator[Finished | Failed]:
+def _check_there(results: Path) -> None:
+    """Nothing is shown of, or written into, a folder whose name may be a slip."""
+    if not results.is_dir():
+        raise ValueError(f"there is no folder {results}: name that of the records with --results, or run a table first")
+
+
+def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Failed | Busy]:
     """The same, with a line for each on the terminal."""
-    from .experiments.running import Failed
+    from .experiments.running import Failed, Finished
 
     for one in ended:
-        if isinstance(one, Failed):
-            seeds = ", ".join(map(str, one.job.seeds))
-            typer.secho(f"failed: {one.job.cells[0].about}, seed {seeds}: {one.why}", fg="red", err=True)
-        else:
+        if isinstance(one, Finished):
             scores = {name: value for name, value in one.record.get("scores_percent", {}).items() if name in FIGURES}
             if "elbo" in one.record:
                 scores["ELBO"] = one.record["elbo"]["ELBO"]
             figures = ", ".join(f"{name} {value:.1f}" for name, value in scores.items())
             typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {figures} ({one.path.name})")
+        else:
+            what = f"{one.job.cells[0].about}, seed {', '.join(map(str, one.job.seeds))}"
+            if isinstance(one, Failed):
+                typer.secho(f"failed: {what}: {one.why}", fg="red", err=True)
+            else:
+                typer.echo(f"busy: {what}: another process is fitting it")
         yield one

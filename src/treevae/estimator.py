@@ -52,7 +52,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     ----------
     n_leaves : int, default=10
         Clusters to grow to. The tree may end with fewer: when nothing is left to split, or when leaves that win less
-        than 1 % of the samples are pruned.
+        than 1 % of the samples are pruned; or, since only leaves that win more count towards it, with a few more.
     max_depth : int, default=5
         Edges from the root to the deepest leaf allowed, so at most ``2 ** max_depth`` leaves; less than 100. The
         paper's "depth 6" counts levels and is ``max_depth=5``.

@@ -6,6 +6,8 @@ perfect and 0 the least, but for :func:`ari`, where 0 is chance.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
@@ -22,7 +24,7 @@ def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None
     leaf_index : one integer a sample
         The position of the sample's leaf, from 0.
     y : one label a sample
-        Integers or strings; the columns are the classes in sorted order.
+        Integers or strings, none missing; the columns are the classes in sorted order.
     n_leaves : optional
         How many rows to return; by default up to the last leaf that holds a sample.
     """
@@ -41,7 +43,7 @@ def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None
         allowed = "at least 0" if n_leaves is None else f"0 to {n_leaves - 1}, as there are {n_leaves} leaves"
         found = f"leaf_index[{outside[0]}]={leaf[outside[0]]}"
         raise ValueError(f"{found} must be {allowed}; pass positions from left to right, not node numbers")
-    classes, column = np.unique(label, return_inverse=True)
+    classes, column = _classes(label)
     cell = leaf.astype(np.intp) * len(classes) + column
     return np.bincount(cell, minlength=n_rows * len(classes)).reshape(n_rows, len(classes))
 
@@ -78,7 +80,7 @@ def dendrogram_purity(tree: Tree | np.ndarray, leaf_index: ArrayLike, y: ArrayLi
 
 def leaf_purity(leaf_index: ArrayLike, y: ArrayLike) -> float:
     """The share of samples that belong to the largest class of their leaf."""
-    counts = contingency(leaf_index, y)
+    counts = _counts(leaf_index, y)
     return float(counts.max(axis=1).sum() / counts.sum())
 
 
@@ -87,13 +89,13 @@ def accuracy(leaf_index: ArrayLike, y: ArrayLike) -> float:
 
     With more leaves than classes, or fewer, those left over match nothing.
     """
-    counts = contingency(leaf_index, y)
+    counts = _counts(leaf_index, y)
     return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / counts.sum())
 
 
 def nmi(leaf_index: ArrayLike, y: ArrayLike) -> float:
     """The mutual information of leaf and class over the mean of their entropies; 1 if both are constant."""
-    p = contingency(leaf_index, y)
+    p = _counts(leaf_index, y)
     p = p / p.sum()
     entropies = entr(p.sum(axis=0)).sum() + entr(p.sum(axis=1)).sum()
     if entropies == 0:
@@ -107,13 +109,34 @@ def ari(leaf_index: ArrayLike, y: ArrayLike) -> float:
 
     A clustering worse than chance is below 0, but never below -1/2.
     """
-    counts = contingency(leaf_index, y)
+    counts = _counts(leaf_index, y)
     parts = (counts, counts.sum(axis=1), counts.sum(axis=0), counts.sum())
     # pairs in one leaf and of one class, in one leaf, of one class, and all; Python's integers do not overflow
     both, leaves, classes, every = (int((n * (n - 1) // 2).sum()) for n in parts)
     # (both - expected) / (mean of leaves and classes - expected) with expected = leaves classes / every
     most = (leaves + classes) * every - 2 * leaves * classes
     return 2 * (both * every - leaves * classes) / most if most else 1.0
+
+
+def _counts(leaf_index: ArrayLike, y: ArrayLike) -> np.ndarray:
+    """The number of samples of each class in each leaf that holds one: a score does not ask how leaves are numbered."""
+    leaf = np.asarray(leaf_index)
+    if leaf.ndim == 1 and np.issubdtype(leaf.dtype, np.integer) and (leaf >= 0).all():
+        leaf = np.unique(leaf, return_inverse=True)[1]
+    return contingency(leaf, y)  # which says what is wrong with others
+
+
+def _classes(label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in sorted order, and the place of each sample's among them."""
+    missing = [i for i, value in enumerate(label.tolist()) if value is None] if label.dtype == object else []
+    with suppress(TypeError):  # of kinds that cannot be NaN
+        missing += np.flatnonzero(label != label).tolist()
+    if missing:
+        raise ValueError(f"y[{min(missing)}]={label[min(missing)]} is no class; leave out samples without one")
+    try:
+        return np.unique(label, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"y holds values that cannot be sorted ({error}); pass integers or strings") from error
 
 
 def _merges(tree: Tree | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

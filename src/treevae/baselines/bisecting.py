@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
 from ..tree import Tree
 
@@ -40,8 +41,8 @@ class Bisecting(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Bisecting:
         """Split the samples of X, (n, ...), and return self; ``y`` is ignored."""
-        X = np.asarray(X)
-        X = X.reshape(len(X), -1).astype(np.float32)
+        X = validate_data(self, X, dtype=np.float32, allow_nd=True)
+        X = X.reshape(len(X), -1)
         n, k, chance = len(X), self.n_clusters, check_random_state(self.random_state)
         if not isinstance(k, Integral) or not 1 <= k <= n:
             raise ValueError(f"n_clusters={k!r} must be a whole number from 1 to {n}, the number of samples")

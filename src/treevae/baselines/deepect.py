@@ -54,8 +54,9 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     epochs : int, default=200
         Epochs of clustering. With ``split_every=2`` this is ClustPy's schedule and, on 70,000 samples, the original's
         50,000 steps with a split every 500.
-    split_every : int, default=2
-        Epochs between splits; a tree of k leaves needs ``split_every * (k - 2)`` epochs and more to settle.
+    split_every : float, default=2
+        Epochs between splits, below 1 for several before an epoch; a tree of k leaves needs ``split_every * (k - 2)``
+        epochs and more to settle.
     prune_below : float, default=0.1
         A leaf whose weight falls below this is dead; from a weight w that takes log2(w / 0.1) steps without a sample.
     batch_size : int, default=256
@@ -95,7 +96,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         augment: str | Augment | None = None,
         pretrain_epochs: int = 50,
         epochs: int = 200,
-        split_every: int = 2,
+        split_every: float = 2,
         prune_below: float = 0.1,
         batch_size: int = 256,
         learning_rate: float = 1e-4,
@@ -189,11 +190,11 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             device=self.device,
         )
         check_parameters(like.get_params(deep=False))
-        for name, least in (("n_clusters", 2), ("latent_dim", 1), ("pretrain_epochs", 0), ("split_every", 1)):
+        for name, least in (("n_clusters", 2), ("latent_dim", 1), ("pretrain_epochs", 0)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}")
-        for name in ("prune_below", "pretrain_learning_rate"):
+        for name in ("split_every", "prune_below", "pretrain_learning_rate"):
             value = getattr(self, name)
             if not (isinstance(value, Real) and 0 < float(value) < np.inf):
                 raise ValueError(f"{name}={value!r} must be a positive number")
@@ -209,7 +210,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             stage("pre-training", self.pretrain_epochs, self.pretrain_learning_rate),
             stage("clustering", self.epochs, self.learning_rate),
             int(self.n_clusters),
-            int(self.split_every),
+            float(self.split_every),
             float(self.prune_below),
             int(self.batch_size),
         )

@@ -18,6 +18,7 @@ divides L_NC by the leaves that have samples.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ class Schedule:
     pretraining: Stage  # the autoencoder alone
     clustering: Stage  # with the tree
     n_leaves: int
-    split_every: int  # epochs
+    split_every: float  # epochs
     prune_below: float
     batch_size: int
 
@@ -171,7 +172,7 @@ class Training:
             clustering = stage is plan.clustering
             self._adam = torch.optim.Adam(self._module.parameters(), lr=stage.learning_rate)
             for epoch in range(stage.epochs):
-                if clustering and self._is_due(epoch):
+                for _ in range(self._splits_due(epoch) if clustering else 0):
                     self._grow()
                 means = self._epoch(clustering)
                 check_finite(means, stage, epoch)
@@ -185,9 +186,11 @@ class Training:
     def _tell(self, event: str, **about: Any) -> None:
         self.history.append({"event": event, **about})
 
-    def _is_due(self, epoch: int) -> bool:
-        n_leaves = len(self.leaves.weights)
-        return n_leaves < self._schedule.n_leaves and (epoch % self._schedule.split_every == 0 or n_leaves == 1)
+    def _splits_due(self, epoch: int) -> int:
+        """How many leaves to split before an epoch, counted from 0; a single one always."""
+        n_leaves, every = len(self.leaves.weights), self._schedule.split_every
+        due = math.ceil((epoch + 1) / every) - math.ceil(epoch / every)  # multiples of it within the epoch
+        return min(max(due, n_leaves == 1), self._schedule.n_leaves - n_leaves)
 
     def _batches(self) -> Iterator[Tensor]:
         """An epoch's samples, (batch, feature), each batch followed by its augmented version, if there is one."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.cluster.hierarchy import linkage
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import validate_data
 
 from ..tree import Tree
 
@@ -36,10 +37,8 @@ class Ward(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Ward:
         """Merge the samples of X, (n, ...), and return self; ``y`` is ignored."""
-        X = np.asarray(X, dtype=np.float64)
+        X = validate_data(self, X, dtype=np.float64, allow_nd=True, ensure_min_samples=2)
         n, k = len(X), self.n_clusters
-        if n < 2:
-            raise ValueError(f"X has {n} sample(s); at least 2 are needed")
         if not isinstance(k, Integral) or not 1 <= k <= n:
             raise ValueError(f"n_clusters={k!r} must be a whole number from 1 to {n}, the number of samples")
         merges = linkage(X.reshape(n, -1), "ward")

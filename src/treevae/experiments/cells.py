@@ -11,6 +11,8 @@ from typing import Any
 
 from ..recipes import RECIPES
 
+FINGERPRINTS = ("train_samples", "test_samples")  # in a record
+SAID = ("note", *FINGERPRINTS)  # of its data
 HASH = 8  # hexadecimal digits in a file's name
 
 
@@ -76,6 +78,15 @@ class Job:
         """The name of the folder for the state of its fit."""
         seeds = f"{self.seeds[0]}" if len(self.seeds) == 1 else f"{self.seeds[0]}..{self.seeds[-1]}"
         return f"{self.cells[0].about}-seed{seeds}-{short_hash(sorted(cell.name for cell in self.cells))}"
+
+
+def of_other_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two records of a data set are of different samples, by their fingerprints; by their notes without any.
+
+    A record that does not say what its samples were is not known to differ.
+    """
+    known = [name for name in FINGERPRINTS if one.get(name) and other.get(name)]
+    return any((one.get(name) or "") != (other.get(name) or "") for name in known or ["note"])
 
 
 def scaled(data: str, changes: Mapping[str, Any], scale: float) -> dict[str, Any]:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from ..training.runfolder import RunLockedError
 from .cells import Cell, Job
 from .methods import METHODS, Method, Place
-from .running import Failed, Finished, fit
+from .running import Busy, Failed, Finished, fit, why_of
 from .store import JOB, Store
 
 LOCAL = "local"
+PATIENCE = 5.0  # seconds for a cluster to answer
 RETRIES = 5  # of a job whose worker has died
 RECORDS = 128 * 2**20  # bytes of Ray's shared memory on this machine; records are small
 
 
 def run_on_ray(
     jobs: Iterable[Job], store: Store, place: Place, address: str, workers: int | None = None
-) -> Iterator[Finished | Failed]:
+) -> Iterator[Finished | Failed | Busy]:
     """Fit jobs on a cluster, and say what came of each cell, in the order in which they end.
 
     Records come back to this process, which alone writes into the store. Workers that see the store's folder keep the
@@ -35,22 +39,29 @@ def run_on_ray(
     ray = _import_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    _check_somebody_listens(address)
     if address == LOCAL:
         ray.init("local", num_cpus=workers, include_dashboard=False, object_store_memory=RECORDS, **quiet)
     else:
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
-            why = f"there is no Ray cluster at {address}; start one with ray start --head, or use --ray local"
-            raise ValueError(why) from error
-    try:
+            raise _no_cluster(address) from error
+    with ExitStack() as held, ExitStack() as cluster:
+        cluster.callback(ray.shutdown)  # before the jobs are let go
         gpus = ray.cluster_resources().get("GPU", 0)
         task = ray.remote(max_retries=RETRIES)(_work)
         waiting = {}
         for job in jobs:
-            method, folder = METHODS[job.method], store.begin(job).resolve()
+            try:
+                folder = held.enter_context(store.alone(job)).resolve()
+            except RunLockedError:
+                yield Busy(job)
+                continue
+            method = METHODS[job.method]
             needs = {"num_gpus": 1} if method.gpu and gpus else {}
-            waiting[task.options(**needs).remote(job, method, replace(place, folder=folder))] = job
+            here, beside = replace(place, folder=folder), store.of_same_figures(job)
+            waiting[task.options(**needs).remote(job, method, here, beside)] = job
         while waiting:
             (done,), _ = ray.wait(list(waiting), num_returns=1)
             job = waiting.pop(done)
@@ -58,17 +69,31 @@ def run_on_ray(
                 for cell, record in ray.get(done):
                     yield Finished(cell, record, store.write(cell, record))
                 store.finish(job)
-            except (ray.exceptions.RayError, ValueError, OSError) as error:
-                store.leave(job)
-                yield Failed(job, " ".join(str(getattr(error, "cause", error)).split()))
-    finally:
-        ray.shutdown()
+            except Exception as error:  # whatever it is, the other fits may do
+                yield Failed(job, why_of(getattr(error, "cause", None) or error))
 
 
-def _work(job: Job, method: Method, place: Place) -> list[tuple[Cell, dict[str, Any]]]:
+def _work(
+    job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]]
+) -> list[tuple[Cell, dict[str, Any]]]:
     """The records of a job, on a worker."""
     shared = place.folder is not None and (place.folder / JOB).exists()
-    return list(fit(job, method, place if shared else replace(place, folder=None)))
+    return list(fit(job, method, place if shared else replace(place, folder=None), beside))
+
+
+def _check_somebody_listens(address: str) -> None:
+    """Refuse an address, host:port or ray://host:port, at which nobody answers; Ray itself would wait for long."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return  # a word that Ray knows, as auto
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+    except (OSError, OverflowError) as error:  # the latter of a port above 65535
+        raise _no_cluster(address) from error
+
+
+def _no_cluster(address: str) -> ValueError:
+    return ValueError(f"there is no Ray cluster at {address}; start one with ray start --head, or use --ray local")
 
 
 def _import_ray() -> Any:

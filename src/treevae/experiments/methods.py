@@ -45,6 +45,7 @@ OF_LATENTS = (
     "contrastive_weight",
     "batch_size",
 )
+OF_DEEPECT = ("n_leaves", "network", "likelihood", "augment", "contrastive_weight", "batch_size")
 Fit = Callable[[Job, DataSet, Place], Iterator[tuple[Cell, dict[str, Any]]]]
 
 
@@ -59,6 +60,12 @@ class Method:
     seeded: bool = True  # else one seed stands for all
     together: tuple[str, ...] = ()  # "seed" or settings: one fit serves cells that differ in nothing else
     gpu: bool = False  # whether it is faster on one
+    lacks: tuple[str, ...] = ()  # scores that its records never have
+    keeps_state: bool = False  # whether a fit that was ended goes on where it was; else it starts anew
+
+    def gives(self, score: str | int) -> bool:
+        """Whether its records have a score."""
+        return score not in self.lacks
 
     def cell(self, data: str, changes: Mapping[str, Any], scale: float, seed: int) -> Cell:
         """The cell of a data set with changes to its recipe."""
@@ -146,13 +153,19 @@ def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
     from ..baselines.deepect import DeepECT
     from .records import record_of_labels
 
+    plain = DeepECT()
     for cell in job.cells:
-        settings = {name: value for name, value in cell.settings.items() if name != "n_leaves"}
+        settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "augment")}
+        # its extension by augmented samples is the paper's in the contrastive experiments alone
+        augment = cell.settings.get("augment") if settings.pop("contrastive_weight", 0) else None
+        epochs = _epochs(plain.epochs, cell)
         model = DeepECT(
             cell.settings["n_leaves"],
             **settings,
-            pretrain_epochs=_epochs(DeepECT().pretrain_epochs, cell),
-            epochs=_epochs(DeepECT().epochs, cell),
+            augment=augment,
+            pretrain_epochs=_epochs(plain.pretrain_epochs, cell),
+            epochs=epochs,
+            split_every=plain.split_every * epochs / plain.epochs,  # a shortened run has as many splits
             device=place.device,
             random_state=cell.seed,
             verbose=place.verbose,
@@ -209,16 +222,37 @@ def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("treevae", fit_treevae, together=("seed",), gpu=True),
-        Method("vae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
-        Method("vae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
-        Method("laddervae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
-        Method("laddervae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
-        Method("laddervae-matched", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed",), gpu=True),
-        Method("deepect", fit_deepect, uses=("n_leaves", "network", "likelihood", "augment", "batch_size"), gpu=True),
+        Method("treevae", fit_treevae, together=("seed",), gpu=True, keeps_state=True),
+        Method("vae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True, keeps_state=True),
+        Method(
+            "vae-agg",
+            fit_latents,
+            uses=(*OF_LATENTS, "n_leaves"),
+            together=("seed", "n_leaves"),
+            gpu=True,
+            keeps_state=True,
+        ),
+        Method("laddervae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True, keeps_state=True),
+        Method(
+            "laddervae-agg",
+            fit_latents,
+            uses=(*OF_LATENTS, "n_leaves"),
+            together=("seed", "n_leaves"),
+            gpu=True,
+            keeps_state=True,
+        ),
+        Method(
+            "laddervae-matched",
+            fit_latents,
+            uses=(*OF_LATENTS, "n_leaves"),
+            together=("seed",),
+            gpu=True,
+            keeps_state=True,
+        ),
+        Method("deepect", fit_deepect, uses=OF_DEEPECT, gpu=True),
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),
         # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too
-        Method("hdbscan", fit_hdbscan, uses=(), own={"min_cluster_share": 0.01}, seeded=False),
+        Method("hdbscan", fit_hdbscan, uses=(), own={"min_cluster_share": 0.01}, seeded=False, lacks=("DP",)),
     )
 }

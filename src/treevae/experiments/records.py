@@ -39,15 +39,13 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
     if model.tree is not None:
         parameters["tree"] = json.loads(model.tree.to_json())
     found = {
-        "data": data.name,
-        "note": data.note,
+        **about_data(data),
         "seed": seed,
         "command": command,
         "parameters": parameters,
         "device": name_of(device),
         "versions": versions(),
         "source": source(),
-        "train_samples": fingerprint(data.x_train),
         "seconds": model.seconds_[-1],
         "stages": stages(model),
         "tree": json.loads(model.tree_.to_json()),
@@ -71,15 +69,21 @@ def record_of_labels(
 ) -> dict[str, Any]:
     """All that is worth keeping of a clustering of a data set's test samples, its clusters being leaves or not."""
     return {
-        "data": data.name,
-        "note": data.note,
+        **about_data(data),
         "seed": seed,
         "command": command,
         "device": name_of(device or torch.device("cpu")),
         "versions": versions(),
+        "source": source(),
         "seconds": round(seconds, 3),
         "tree": None if tree is None else json.loads(tree.to_json()),
     } | compared(tree, labels, data)
+
+
+def about_data(data: DataSet) -> dict[str, str]:
+    """Which samples a record is of: the name of their set, in what they are not the published ones, fingerprints."""
+    prints = {"train_samples": fingerprint(data.x_train), "test_samples": fingerprint(data.x_test)}
+    return {"data": data.name, "note": data.note, **prints}
 
 
 def compared(tree: Tree | None, leaves: np.ndarray, data: DataSet) -> dict[str, Any]:
@@ -93,10 +97,28 @@ def compared(tree: Tree | None, leaves: np.ndarray, data: DataSet) -> dict[str, 
     if data.fine_test is not None:
         found["fine_scores_percent"] = scores(tree, leaves, data.fine_test)
     if data.attributes_test is not None and data.attribute_names is not None:
-        sizes = np.maximum(np.bincount(leaves, minlength=n_leaves), 1)  # an empty leaf has none of them
-        per_leaf = np.eye(n_leaves)[leaves].T @ data.attributes_test / sizes[:, None]
-        found["leaf_attributes_percent"] = dict(zip(data.attribute_names, (100 * per_leaf.T).tolist(), strict=True))
+        has = with_those_of_the_paper(dict(zip(data.attribute_names, data.attributes_test.T, strict=True)))
+        found["leaf_attributes_percent"] = {name: _shares(one, leaves, n_leaves) for name, one in has.items()}
     return found
+
+
+def with_those_of_the_paper(has: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Attributes with the two that the paper makes of CelebA's, where those are there; of each whether a sample has it.
+
+    Samples must be asked one by one: how many have one or the other does not follow from how many have each.
+    """
+    made = {}
+    if {"Bald", "Receding_Hairline"} <= set(has):
+        made["Hair_Loss"] = has["Bald"] | has["Receding_Hairline"]
+    if {"No_Beard", "5_o_Clock_Shadow"} <= set(has):
+        made["Beard"] = ~has["No_Beard"] | has["5_o_Clock_Shadow"]
+    return has | made
+
+
+def _shares(has: np.ndarray, leaves: np.ndarray, n_leaves: int) -> list[float | None]:
+    """Of each leaf how many per cent of its samples have an attribute; None of a leaf without samples."""
+    sizes, having = (np.bincount(some, minlength=n_leaves).tolist() for some in (leaves, leaves[has]))
+    return [100 * some / size if size else None for some, size in zip(having, sizes, strict=True)]
 
 
 def scores(tree: Tree | None, leaves: np.ndarray, y: np.ndarray) -> dict[str, float]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..data.dataset import DataSet
-from .cells import Cell, Job, short_hash
+from ..training.runfolder import RunLockedError
+from .cells import SAID, Cell, Job, of_other_data, short_hash
 from .methods import METHODS, Method, Place
-from .store import Store
-from .tables import Table
+from .store import DamagedRecordError, Store
+from .tables import Score, Table
+
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)  # torch on a GPU, torch on a CPU
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,28 @@ class Failed:
     why: str
 
 
+@dataclass(frozen=True)
+class Busy:
+    """A job that another process works on."""
+
+    job: Job
+
+
+@dataclass
+class Standing:
+    """The cells of a table by what the store has of each."""
+
+    there: list[Cell] = field(default_factory=list)
+    incomplete: list[Cell] = field(default_factory=list)  # recorded without a score: for another table, or long ago
+    damaged: dict[Cell, str] = field(default_factory=dict)  # and what is wrong
+    missing: list[Cell] = field(default_factory=list)
+
+    @property
+    def cells(self) -> int:
+        """How many there are in all."""
+        return len(self.there) + len(self.incomplete) + len(self.damaged) + len(self.missing)
+
+
 def cells_of(
     table: Table,
     seeds: int,
@@ -39,7 +66,18 @@ def cells_of(
     data: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
 ) -> list[Cell]:
-    """The cells behind a table's figures, each once, of the methods that there are.
+    """The cells behind a table's figures, each once, of the methods that there are; as :func:`wanted` has them."""
+    return list(wanted(table, seeds, scale, data, methods))
+
+
+def wanted(
+    table: Table,
+    seeds: int,
+    scale: float,
+    data: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+) -> dict[Cell, tuple[Score, ...]]:
+    """The cells behind a table's figures, each with the scores that the table reads from its record.
 
     Parameters
     ----------
@@ -53,15 +91,30 @@ def cells_of(
     _check_names("method", methods, list(METHODS), "that can be run")
     if seeds < 1:
         raise ValueError(f"seeds={seeds} must be at least 1")
-    found: dict[Cell, None] = {}
+    found: dict[Cell, tuple[Score, ...]] = {}
     for row in table.rows:
         if row.method not in METHODS or row.data not in (data or [row.data]) or row.method not in (methods or METHODS):
             continue
         method = METHODS[row.method]
         for entry in row.entries:
             for seed in range(seeds if method.seeded and not table.one_seed else 1):
-                found[method.cell(row.data, entry.changes, scale, seed)] = None
-    return list(found)
+                cell = method.cell(row.data, entry.changes, scale, seed)
+                found[cell] = found.get(cell, ()) + ((entry.score,) if method.gives(entry.score.where[-1]) else ())
+    return found
+
+
+def standing(store: Store, cells: Mapping[Cell, Sequence[Score]]) -> Standing:
+    """Which cells are in the store, which without a score that is read from them, and which cannot be read."""
+    found = Standing()
+    for cell, scores in cells.items():
+        try:
+            record = store.read(cell)
+        except DamagedRecordError as error:
+            found.damaged[cell] = str(error)
+            continue
+        whole = record is not None and all(score.is_in(record) for score in scores)
+        (found.there if whole else found.missing if record is None else found.incomplete).append(cell)
+    return found
 
 
 def jobs_of(store: Store, cells: Iterable[Cell], side_by_side: int | None = None) -> list[Job]:
@@ -93,27 +146,79 @@ def jobs_of(store: Store, cells: Iterable[Cell], side_by_side: int | None = None
     return jobs
 
 
-def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | Failed]:
+def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | Failed | Busy]:
     """Fit jobs one after the other on this machine, and say what came of each cell.
 
     A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
     """
     for job in jobs:
-        if all(store.read(cell) is not None for cell in job.cells):
-            continue  # another process was faster
         try:
-            here = replace(place, folder=store.begin(job).resolve())
-            for cell, record in fit(job, METHODS[job.method], here):
-                yield Finished(cell, record, store.write(cell, record))
-            store.finish(job)
-        except (ValueError, OSError, FloatingPointError) as error:
-            store.leave(job)
-            yield Failed(job, " ".join(str(error).split()))
+            with store.alone(job) as folder:
+                if any(store.read(cell) is None for cell in job.cells):  # else another process was faster
+                    here, beside = replace(place, folder=folder.resolve()), store.of_same_figures(job)
+                    for cell, record in fit(job, METHODS[job.method], here, beside):
+                        yield Finished(cell, record, store.write(cell, record))
+                store.finish(job)
+            continue
+        except RunLockedError:
+            yield Busy(job)
+            continue
+        except Exception as error:  # whatever it is, the other fits may do
+            why = why_of(error)
+        _free_memory()  # here, where the error no longer holds what was in use
+        yield Failed(job, why)
 
 
-def fit(job: Job, method: Method, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """The records of a job."""
-    return method.fit(job, _read(job.data, place.root), place)
+def why_of(error: BaseException) -> str:
+    """What went wrong, in one line; of errors that are not ours with their kind, and how to take less memory."""
+    said = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(said):
+        return f"out of memory; fit fewer seeds in one go, with --side-by-side 1 or so ({said or type(error).__name__})"
+    ours = isinstance(error, ValueError | OSError | FloatingPointError)
+    return said if ours else f"{type(error).__name__}: {said}"
+
+
+def _free_memory() -> None:
+    """Give back what torch keeps of a GPU for later, so that the next fit, or another process, has it."""
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def without_data(names: Iterable[str], root: Path | None) -> dict[str, str]:
+    """Those of some data sets that are not on this machine, each with what can be done."""
+    from ..data.files import DataFileError
+    from ..data.sets import source_of, survey
+
+    missing = {}
+    for name in dict.fromkeys(names):
+        try:
+            there = not source_of(name).folders or survey(name, root).folder is not None
+        except DataFileError as error:
+            missing[name] = str(error)
+        else:
+            if not there:
+                missing[name] = f"it is not below the folder of data sets; get it with: treevae data {name} --download"
+    return missing
+
+
+def fit(
+    job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """The records of a job, of the same data as those that they will be averaged with."""
+    from .records import about_data
+
+    data = _read(job.data, place.root)
+    ours = about_data(data)
+    for record in beside:
+        if of_other_data(record, ours):
+            was, now = (", ".join(one[name] for name in SAID if one.get(name)) for one in (record, ours))
+            raise ValueError(
+                f"the data ({now}) are not those of records in the store that these would be averaged with "
+                f"({was or 'the published ones'}); name another folder with --results"
+            )
+    return method.fit(job, data, place)
 
 
 @lru_cache(maxsize=1)  # the jobs of a table come data set by data set

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
+from typing import Any
 
+from ..tree import Tree
+from .cells import SAID, of_other_data
 from .methods import METHODS
-from .store import Store
+from .store import DamagedRecordError, Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
 
-NOT_RUN, NOT_RECORDED, NONE = "not run", "not recorded", "–"
+NOT_RUN, NOT_RECORDED, DAMAGED, MIXED, NONE = "not run", "not recorded", "damaged", "mixed data", "–"
 BETTER, WORSE, SAME = "▲", "▼", "="
-LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed; ± is one sd over seeds."
+LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed."
+SPREAD = "± is one sd over seeds."
 DIGITS = 1  # of figures that the paper does not have
 LATEX_MARKS = {BETTER: r"$\uparrow$", WORSE: r"$\downarrow$", SAME: "$=$"}
 ARROWS = {ord(BETTER): "↑", ord(WORSE): "↓"}  # what every font of LaTeX has
@@ -27,7 +32,7 @@ class Shown:
     mark: str  # of the comparison; empty where there is none
     paper: str
     seeds: int
-    notes: tuple[str, ...] = ()  # in what the data of our fits were not the published ones
+    notes: tuple[str, ...] = ()  # what a reader must know of our fits
 
 
 @dataclass(frozen=True)
@@ -44,42 +49,100 @@ class Line:
         return " or ".join(map(str, sorted({figure.seeds for figure in self.figures if figure.seeds}))) or NONE
 
 
-def lines(table: Table, store: Store, scale: float) -> list[Line]:
-    """The rows of a table, from all seeds of one scale in the store."""
+def lines(table: Table, store: Store, scale: float, skip_damaged: bool = False) -> list[Line]:
+    """The rows of a table, from all seeds of one scale in the store.
+
+    A damaged record raises DamagedRecordError, or, with ``skip_damaged``, stands as such in place of its figures.
+    """
     return [
         Line(
             DATA_TITLES[row.data],
             row.title,
-            tuple(shown(row, entry, store, scale, table.one_seed) for entry in row.entries),
+            tuple(shown(table, row, entry, store, scale, skip_damaged) for entry in row.entries),
         )
         for row in table.rows
     ]
 
 
-def shown(row: Row, entry: Entry, store: Store, scale: float, one_seed: bool) -> Shown:
-    """A figure: mean and sd over the seeds in the store, better or worse than the paper's mean."""
+def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float, skip_damaged: bool = False) -> Shown:
+    """A figure: mean and sd over the seeds in the store; at the paper's scale better or worse than the paper's mean."""
     paper = NONE if entry.paper is None else _written(entry.paper.mean, entry.paper.sd, entry.paper.digits)
     if row.method not in METHODS:
         return Shown(NOT_RUN, "", paper, 0)
     method = METHODS[row.method]
-    records = list(store.seeds(method.cell(row.data, entry.changes, scale, 0)).values())
+    try:
+        records = store.seeds(method.cell(row.data, entry.changes, scale, 0))
+    except DamagedRecordError as error:
+        if not skip_damaged:
+            raise
+        return Shown(DAMAGED, "", paper, 0, (str(error),))
+    if table.one_seed:
+        records = dict(list(records.items())[:1])
     if not records:
         return Shown(NOT_RUN, "", paper, 0)
-    read = [entry.score.read(record) for record in (records[:1] if one_seed else records)]
-    values = [value for value in read if value is not None]
-    if not values:
-        return Shown(NOT_RECORDED, "", paper, 0)
+    if not method.gives(entry.score.where[-1]):
+        return Shown(NONE, "", paper, 0)
+    notes = tuple(_notes(table, row, entry, records))
+    if any(of_other_data(one, other) for one, other in combinations(records.values(), 2)):
+        return Shown(MIXED, "", paper, 0, (_mixture(row, records), *notes))
+    having = [record for record in records.values() if entry.score.is_in(record)]
+    values = [value for value in map(entry.score.read, having) if value is not None]
+    if not values:  # not recorded, or of a leaf that is not there or holds no sample
+        return Shown(NONE if having else NOT_RECORDED, "", paper, 0, notes)
     mean = statistics.mean(values)
     sd = statistics.stdev(values) if len(values) > 1 else None if method.seeded else 0.0
     digits = DIGITS if entry.paper is None else entry.paper.digits
-    notes = tuple(dict.fromkeys(record["note"] for record in records if record.get("note")))
-    return Shown(_written(mean, sd, digits), compare(mean, entry.paper, entry.score.better), paper, len(values), notes)
+    mark = compare(mean, entry.paper, entry.score.better) if scale == 1 else ""
+    return Shown(_written(mean, sd, digits), mark, paper, len(values), notes)
 
 
 def remarks(table: Table, found: Sequence[Line]) -> list[str]:
-    """What a reader must know: the marks, what is particular to the table, and to the data that were fitted."""
+    """What a reader must know: the marks, what is particular to the table, to the data and to the fits."""
+    figures = [one for line in found for one in line.figures]
+    legend = [LEGEND] if any(one.mark for one in figures) else []
+    spread = [SPREAD] if any("±" in one.ours + one.paper for one in figures) else []
     notes = dict.fromkeys(f"{line.data}: {note}." for line in found for one in line.figures for note in one.notes)
-    return [LEGEND, *filter(None, [table.note]), *notes]
+    return [*legend, *spread, *filter(None, [table.note]), *notes]
+
+
+def _notes(table: Table, row: Row, entry: Entry, records: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+    """In what the data were not the published ones, and what else is to be said of the records behind a figure."""
+    yield from dict.fromkeys(record["note"] for record in records.values() if record.get("note"))
+    if lacking := [seed for seed, record in records.items() if not entry.score.is_in(record)]:
+        again = f"treevae paper run {table.name} --again"
+        yield f"{row.title}, {_seeds(lacking)}: recorded without a score of this table; to fit anew: {again}"
+    leaves = {seed: n for seed, record in records.items() if (n := _leaves(record)) is not None}
+    asked = METHODS[row.method].cell(row.data, entry.changes, 1, 0).settings.get("n_leaves")
+    if others := ", ".join(f"{seed} ({n})" for seed, n in leaves.items() if n != asked):
+        yield f"{row.title}: trees of {asked} leaves were asked for, these seeds ended with others: {others}"
+
+
+def _mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
+    """Which seeds are of which data."""
+    seeds: dict[str, list[int]] = {}
+    for seed, record in records.items():
+        said = filter(None, (record.get(name) for name in SAID))
+        seeds.setdefault(", ".join(said) or "data that it does not tell", []).append(seed)
+    each = "; ".join(f"{_seeds(of_data)}: {data}" for data, of_data in seeds.items())
+    return f"{row.title} has records of different data, which are not averaged: {each}; move all but one kind away"
+
+
+def _leaves(record: Mapping[str, Any]) -> int | None:
+    """How many leaves the tree of a record has, that was to have a number of them and is no part of its settings."""
+    settings = record.get("settings", {})
+    if not isinstance(record.get("tree"), dict) or "n_leaves" not in settings or "tree" in settings:
+        return None
+    try:
+        return len(Tree.from_json(json.dumps(record["tree"])).leaves)
+    except ValueError:  # figures are shown without it, too
+        return None
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    in_a_row = len(seeds) > 2 and all(after == one + 1 for one, after in pairwise(seeds))
+    return f"seeds {seeds[0]} to {seeds[-1]}" if in_a_row else f"seeds {', '.join(map(str, seeds))}"
 
 
 def compare(mean: float, paper: Figure | None, better: int) -> str:
@@ -99,7 +162,7 @@ def caption(table: Table, scale: float) -> str:
 
 def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table for a terminal: our figure, its mark, and the paper's in brackets."""
-    head = ["data", "method", "seeds", *(f"{column} (paper)" for column in table.columns)]
+    head = ["data", table.kind, "seeds", *(f"{column} (paper)" for column in table.columns)]
     body = [
         [line.data, line.title, line.seeds, *(f"{one.ours} {one.mark or ' '} ({one.paper})" for one in line.figures)]
         for line in found
@@ -114,7 +177,7 @@ def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
 
 def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table in Markdown, the paper's figures in columns of their own."""
-    head = ["data", "method", "seeds", *(name for column in table.columns for name in (column, "paper"))]
+    head = ["data", table.kind, "seeds", *(name for column in table.columns for name in (column, "paper"))]
     body = [
         [line.data, line.title, line.seeds, *(text for one in line.figures for text in (_marked(one), one.paper))]
         for line in found
@@ -125,7 +188,7 @@ def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
 
 def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table in LaTeX, with the booktabs package."""
-    head = [r"Data", "Method", "Seeds", *(name for column in table.columns for name in (column, "paper"))]
+    head = ["Data", table.kind.capitalize(), "Seeds", *(name for column in table.columns for name in (column, "paper"))]
     rows = [" & ".join(map(_tex, head)) + r" \\", r"\midrule"]
     for before, line in pairwise([None, *found]):
         assert line is not None
@@ -167,6 +230,7 @@ def _tex_figure(text: str, mark: str = "") -> str:
 
 def _tex(text: str) -> str:
     """Plain text with what LaTeX would read as its own escaped."""
-    special = {**{sign: f"\\{sign}" for sign in "#%&_$"}, "±": r"$\pm$", "–": "--", "…": r"\ldots{}",
+    special = {**{sign: f"\\{sign}" for sign in "#%&_${}"}, "\\": r"\textbackslash{}", "^": r"\textasciicircum{}",
+               "~": r"\textasciitilde{}", "±": r"$\pm$", "–": "--", "…": r"\ldots{}",
                "↑": r"$\uparrow$", "↓": r"$\downarrow$"}  # fmt: skip
     return text.translate({ord(sign): written for sign, written in special.items()})

@@ -7,17 +7,22 @@ import math
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..recipes import RECIPES
 from ..training.checkpoint import parsed
+from ..training.runfolder import RunFolder, RunLockedError
 from ..writing import write_whole
-from .cells import Cell, Job
+from .cells import SAID, Cell, Job
 
 RUNNING = "running"  # the folder of the states
+ASIDE = "aside"  # the folder of records that were replaced
 JOB = "job.json"
+OWNER = "owner"  # the folder with the lock of the process whose job it is
 MOST_SCALE = 1e6  # of a schedule
 LARGEST_NUMBER = 1e300  # that a record may have
 IDENTITY = ("data", "method", "settings", "scale", "seed")
@@ -28,7 +33,7 @@ class DamagedRecordError(ValueError):
 
 
 class Store:
-    """Records of cells in a folder. Each is written whole or not at all, and never replaced.
+    """Records of cells in a folder. Each is written whole or not at all, and never written over.
 
     Parameters
     ----------
@@ -77,6 +82,12 @@ class Store:
         records = ((seed, self.read(Cell(cell.data, cell.method, cell.settings, cell.scale, seed))) for seed in found)
         return {seed: record for seed, record in records if record is not None}
 
+    def of_same_figures(self, job: Job) -> list[dict[str, Any]]:
+        """What the records that those of a job will be averaged with, of its cells with any seed, say of their data."""
+        cells = {cell.hash: cell for cell in job.cells}.values()
+        records = [record for cell in cells for record in self.seeds(cell).values()]
+        return [{name: record[name] for name in SAID if record.get(name)} for record in records]
+
     def write(self, cell: Cell, record: dict[str, Any]) -> Path:
         """Keep the record of a cell, and return its file; one that is there already stays."""
         path = self.path(cell)
@@ -84,7 +95,36 @@ class Store:
             write_whole(path, json.dumps(asdict(cell) | record, indent=1) + "\n")
         return path
 
+    def set_aside(self, cell: Cell) -> Path:
+        """Take the record of a cell out of the store, and return where it is kept, beside earlier ones."""
+        folder, number = self.folder / ASIDE, 1
+        folder.mkdir(exist_ok=True)
+        while (kept := folder / f"{cell.name}-{number}.json").exists():
+            number += 1
+        self.path(cell).rename(kept)
+        return kept
+
     # -- what runs ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def alone(self, job: Job) -> Iterator[Path]:
+        """Inside, only this process works on a job, which counts as started; gives the folder for its state.
+
+        Raises
+        ------
+        RunLockedError
+            Another process works on it.
+        """
+        with ExitStack() as held:
+            try:
+                held.enter_context(RunFolder(self.folder / RUNNING / job.name / OWNER))
+            except FileNotFoundError as error:  # removed between two steps by the one who had it
+                raise RunLockedError(str(error)) from error
+            folder = self.begin(job)
+            try:
+                yield folder
+            finally:
+                self.leave(job)
 
     def begin(self, job: Job) -> Path:
         """The folder for the state of a job's fit. From now on the job counts as started."""
@@ -97,13 +137,15 @@ class Store:
         """The jobs that were begun and not finished, and have a state to go on from."""
         jobs = []
         for path in sorted((self.folder / RUNNING).glob(f"*/{JOB}")):
-            if _is_bare(path.parent):
-                continue
             try:
+                if _is_bare(path.parent):
+                    continue
                 cells = tuple(Cell(**cell) for cell in parsed(path.read_text(encoding="utf-8")))
                 if not cells:
                     raise ValueError("it names no cell")
                 jobs.append(Job(tuple(map(_checked_cell, cells))))
+            except FileNotFoundError:  # finished meanwhile by another process
+                continue
             except (ValueError, TypeError) as error:
                 raise DamagedRecordError(
                     f"{path} cannot be read: {error}. Bring a whole copy back, or remove the folder {path.parent}: its "
@@ -120,7 +162,7 @@ class Store:
             return
 
     def leave(self, job: Job) -> None:
-        """Keep the state of a job that has failed; without one, the job does not count as started."""
+        """Keep the state of a job that has not ended; without one, nothing is left of it."""
         if _is_bare(self.folder / RUNNING / job.name):
             self.finish(job)
 
@@ -137,10 +179,11 @@ def wrong_with(record: dict[str, Any]) -> str:
             return f"its {name} are not all numbers"
     attributes = record.get("leaf_attributes_percent") or {}
     if not isinstance(attributes, dict) or not all(
-        isinstance(row, list) and all(_is_number(one) for one in row) for row in attributes.values()
+        isinstance(row, list) and all(one is None or _is_number(one) for one in row) for row in attributes.values()
     ):
         return "its leaf_attributes_percent are not rows of numbers"
-    return "" if isinstance(record.get("note", ""), str | None) else "its note is no text"
+    no_text = [name for name in SAID if not isinstance(record.get(name), str | None)]
+    return f"its {no_text[0]} is no text" if no_text else ""
 
 
 def _is_number(value: Any) -> bool:
@@ -159,8 +202,8 @@ def _checked_cell(cell: Cell) -> Cell:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a job's folder holds neither a state nor the lock of one who works in it."""
-    return [path.name for path in folder.iterdir()] == [JOB]
+    """Whether a job's folder is there and holds neither a state nor the lock of one who works on it."""
+    return folder.is_dir() and {path.name for path in folder.iterdir()} <= {JOB, OWNER}
 
 
 def _damaged(path: Path, why: str) -> DamagedRecordError:

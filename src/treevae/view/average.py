@@ -6,6 +6,7 @@ clusters are counted in each tree and averaged (the paper's appendix C).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,9 +27,14 @@ def average_distances(trees: Sequence[Tree], labels: Sequence[np.ndarray]) -> np
     """
     if len(trees) != len(labels) or not trees:
         raise ValueError(f"got {len(trees)} trees and {len(labels)} labellings; give one of each for every run")
-    sizes = {len(tree.leaves) for tree in trees}
+    sizes = Counter(len(tree.leaves) for tree in trees)
     if len(sizes) > 1:
-        raise ValueError(f"the trees have {sorted(sizes)} leaves; only trees with as many can be averaged")
+        k, most = sizes.most_common(1)[0]
+        others = ", ".join(f"{place} ({len(tree.leaves)})" for place, tree in enumerate(trees) if len(tree.leaves) != k)
+        raise ValueError(
+            f"the trees have {sorted(sizes)} leaves; only trees with as many can be averaged. To keep the {most} with "
+            f"{k} leaves, leave out those at these places, counted from 0: {others}"
+        )
     if len({len(of_run) for of_run in labels}) > 1:
         raise ValueError("the labellings are of different numbers of samples; all must be of the same samples")
     (k,) = sizes
