@@ -201,17 +201,13 @@ def test_arguments_that_mean_nothing_are_refused():
     assert nothing == ""
 
 
-def test_the_recorded_run_is_of_100_000_files_and_what_it_found_is_mended():
-    recorded, again = (json.loads(path.read_text()) for path in (RECORD, RECORD.with_name("fuzz-parquet.json")))
-    assert {"command", "date", "seed", "versions", "source", "limits"} <= recorded.keys() == again.keys()
+def test_the_recorded_run_is_of_100_000_files_without_a_finding():
+    recorded = json.loads(RECORD.read_text())
+    assert {"command", "date", "seed", "versions", "source", "limits"} <= recorded.keys()
     assert recorded["limits"] == {"seconds": 5.0, "seconds_by_the_clock": 20.0, "memory_bytes": 1 << 30}
     assert recorded["total"]["tried"] == 100_000 == sum(row["tried"] for row in recorded["loaders"].values())
-    assert again["seed"] == recorded["seed"]
-    mended = recorded["loaders"] | again["loaders"]  # the same files of one loader, after its mend
-    assert [row["tried"] for row in mended.values()] == [row["tried"] for row in recorded["loaders"].values()]
-    assert all(row["read"] + row["refused"] == row["tried"] for row in mended.values())
+    assert all(row["read"] + row["refused"] == row["tried"] for row in recorded["loaders"].values())
     page = (RECORD.parents[1] / "reliability.md").read_text()
     for name, row in recorded["loaders"].items():
         figures = (f"{row[key]:,}" for key in ("tried", "refused", "read", "crashed", "hung", "over_memory"))
         assert f"| {name} | {' | '.join(figures)} |" in page
-    assert f"**{again['total']['refused']:,} refused, {again['total']['read']:,} read, 0 crashed" in page
