@@ -163,7 +163,8 @@ def run_table(
         typer.echo(f"{busy} of {len(jobs)} fits are left to other processes. Next: wait for them, or the same again.")
         return
     whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"All {len(cells)}"
-    typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}")
+    option = "" if results == STORE else f" --results {results}"
+    typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}{option}")
 
 
 @paper.command("show")
