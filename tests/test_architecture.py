@@ -56,6 +56,7 @@ MAY_USE = {
     "cli_view": {"view", "subject", "serve", "cli_words", "cli_run"},
     "cli_paper": {"writing", "experiments", "cli_words"},
     "cli": {"data", "estimator", "demo", "cli_words", "cli_run", "cli_fit", "cli_view", "cli_paper"},
+    "__main__": {"cli"},
 }
 
 

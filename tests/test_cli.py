@@ -4,6 +4,8 @@ import csv
 import inspect
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -502,3 +504,8 @@ def test_a_recipes_augmentation_can_be_turned_off(tmp_path, monkeypatch):
     treevae("fit", "omniglot", "-o", tmp_path / "run", "--root", tmp_path, "--augment", "none")
     assert asked["options"]["augment"] is None
     assert asked["options"]["network"] == "deep_cnn"
+
+
+def test_the_package_is_the_command_too() -> None:
+    done = subprocess.run([sys.executable, "-m", "treevae", "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: treevae" in done.stdout
