@@ -29,7 +29,7 @@ from treevae.experiments.cells import Cell, Job
 from treevae.experiments.cluster import run_on_ray
 from treevae.experiments.methods import METHODS, Method, Place
 from treevae.experiments.records import record, record_of_labels
-from treevae.experiments.running import Failed, Finished, cells_of, jobs_of, run, standing, wanted
+from treevae.experiments.running import Failed, Finished, jobs_of, run, standing, wanted
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import SCORES, TABLES, Entry, Figure, Row, Score, Table
 from treevae.parameters import check_parameters
@@ -135,10 +135,10 @@ def test_purity_is_of_larger_trees_than_accuracy():
 
 
 def test_one_fit_stands_in_every_table_that_has_it():
-    (plain,) = (cell for cell in cells_of(TABLES["generative"], 1, 1.0, ["fashion"], ["treevae"]))
+    (plain,) = (cell for cell in wanted(TABLES["generative"], 1, 1.0, ["fashion"], ["treevae"]))
     for name in ("clustering", "sizes", "matched-ladder", "fixed-tree"):
-        assert plain in cells_of(TABLES[name], 1, 1.0)
-    assert cells_of(TABLES["true-clusters"], 3, 1.0) == [cell_of(seed, data="cifar100") for seed in range(3)]
+        assert plain in wanted(TABLES[name], 1, 1.0)
+    assert list(wanted(TABLES["true-clusters"], 3, 1.0)) == [cell_of(seed, data="cifar100") for seed in range(3)]
 
 
 def test_the_fixed_tree_has_ten_leaves():
@@ -190,7 +190,7 @@ def test_a_name_can_be_read_and_differs_where_anything_does():
 
 
 def test_every_table_has_cells_with_names_of_their_own():
-    every = {cell for table in TABLES.values() for cell in cells_of(table, 2, 1.0)}
+    every = {cell for table in TABLES.values() for cell in wanted(table, 2, 1.0)}
     assert len({cell.name for cell in every}) == len(every)
     assert max(len(cell.name) for cell in every) < 150
 
@@ -272,7 +272,7 @@ def test_the_records_in_the_repository_are_cells_of_the_tables():
     files = {path.name for path in here.folder.glob("*.json")}
     known = set()
     for table in TABLES.values():
-        for cell in cells_of(table, 1, 1.0):
+        for cell in wanted(table, 1, 1.0):
             for seed, found in here.seeds(cell).items():
                 assert {"command", "device", "versions"} <= set(found)
                 known.add(here.path(replace(cell, seed=seed)).name)
@@ -336,13 +336,13 @@ def test_an_unknown_name_is_refused_with_those_there_are(monkeypatch):
     with pytest.raises(ValueError, match=r"no table 'table1'; there are clustering, generative"):
         tables.table_of("table1")
     with pytest.raises(ValueError, match=r"no data set 'svhn' in the table clustering; there are mnist, fashion, "):
-        cells_of(TABLES["clustering"], 1, 1.0, ["mnist", "svhn"])
+        wanted(TABLES["clustering"], 1, 1.0, ["mnist", "svhn"])
     with pytest.raises(ValueError, match=r"no method 'dbscan' in the table clustering; there are agg, vae-agg, "):
-        cells_of(TABLES["clustering"], 1, 1.0, None, ["dbscan"])
+        wanted(TABLES["clustering"], 1, 1.0, None, ["dbscan"])
     with pytest.raises(ValueError, match=r"no method 'deepect' that can be run; there are treevae, "):
-        cells_of(TABLES["clustering"], 1, 1.0, None, ["deepect"])
+        wanted(TABLES["clustering"], 1, 1.0, None, ["deepect"])
     with pytest.raises(ValueError, match=r"seeds=0 must be at least 1"):
-        cells_of(TABLES["clustering"], 0, 1.0)
+        wanted(TABLES["clustering"], 0, 1.0)
 
 
 # -- methods ------------------------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def small(seed: int, **changes) -> Cell:
 
 def test_what_is_missing_is_run_once(tmp_path, tiny):
     here = Store(tmp_path)
-    ended = list(run(jobs_of(here, cells_of(tiny, 2, SCALE)), here, CPU))
+    ended = list(run(jobs_of(here, wanted(tiny, 2, SCALE)), here, CPU))
     assert all(isinstance(one, Finished) for one in ended)
     assert [(one.cell.method, one.cell.seed) for one in ended] == [
         ("agg", 0),
@@ -472,7 +472,7 @@ def test_what_is_missing_is_run_once(tmp_path, tiny):
         ("treevae", 1),
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(one.path.name for one in ended)
-    assert jobs_of(here, cells_of(tiny, 2, SCALE)) == []
+    assert jobs_of(here, wanted(tiny, 2, SCALE)) == []
     data = load("digits")
     alone = TreeVAE.recipe("digits", **SMALL, epochs=3, device="cpu").fit_seeds(data.x_train, [0, 1])
     expected = record(alone[1], data, 1, "")
@@ -553,7 +553,7 @@ def test_no_error_of_one_fit_ends_the_others(tmp_path, monkeypatch, error, why):
 @pytest.mark.parametrize("method", ["agg", "treevae"])
 def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, method):
     here, options = Store(tmp_path), ("--method", method, "--scale", SCALE, "--seeds", 1, "--results", tmp_path)
-    job = jobs_of(here, cells_of(tiny, 1, SCALE, None, [method]))[-1]
+    job = jobs_of(here, wanted(tiny, 1, SCALE, None, [method]))[-1]
     with here.alone(job):
         said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
         assert f"busy: {job.cells[0].about}, seed 0: another process is fitting it" in said

@@ -341,10 +341,9 @@ def test_trees_grow_by_every_candidate_rule(rule):
     for event in compared:
         alive = [score for score, share in zip(event.scores, event.smaller_shares, strict=True) if share >= 0.05]
         if rule == "loss_if_sure":
-            shares = zip(event.scores, event.unsure, event.smaller_shares, strict=True)
-            least = min((unsure for _, unsure, share in shares if share >= 0.05), default=0.5)
-            shares = zip(event.scores, event.unsure, event.smaller_shares, strict=True)
-            alive = [score for score, unsure, share in shares if share >= 0.05 and unsure <= max(1.5 * least, 1e-3)]
+            each = list(zip(event.scores, event.unsure, event.smaller_shares, strict=True))
+            least = min((unsure for _, unsure, share in each if share >= 0.05), default=0.5)
+            alive = [score for score, unsure, share in each if share >= 0.05 and unsure <= max(1.5 * least, 1e-3)]
         assert event.scores[event.chosen] == max(alive or event.scores)
 
 

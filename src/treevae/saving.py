@@ -94,7 +94,8 @@ def restored_fit(about: dict[str, Any], tensors: dict[str, torch.Tensor], device
     form.check_fits(arch.input_shape)
     units.check_fits(form.n_features)
     names = about["feature_names"] or ()
-    if names and (len(names) != form.n_features or not all(isinstance(name, str) for name in names)):
+    whole = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not whole or len(names) not in (0, form.n_features):
         raise ValueError(f"feature_names are not the names of {form.n_features} features")
     weights = {name.removeprefix("module."): value for name, value in tensors.items()}
     files.check_weights(weights, weight_shapes(arch, tree))

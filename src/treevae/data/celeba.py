@@ -16,11 +16,9 @@ from .pictures import read_pictures
 
 PICTURES, ATTRIBUTES, PARTITION = "img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"
 FULL_SIZE, CROP, SIDE = (178, 218), (15, 40, 163, 188), 64  # left, top, right, bottom: 148 × 148 pixels
-LARGEST_LIST, MOST_PICTURES, LONGEST_LINE = (
-    1 << 26,
-    1 << 18,
-    10_000,
-)  # bytes, lines, letters; published: 202,599 pictures
+LARGEST_LIST = 1 << 26  # bytes of a list of all pictures
+MOST_PICTURES = 1 << 18  # lines in it; 202,599 are published
+LONGEST_LINE = 10_000  # letters
 N_TRAIN = 100_000  # the paper trains on that many of the training pictures
 TRAIN, TEST = "0", "2"  # in the partition; 1 is the validation part, which the paper does not use
 OWN_SPLIT = (

@@ -61,7 +61,11 @@ class Method:
     together: tuple[str, ...] = ()  # "seed" or settings: one fit serves cells that differ in nothing else
     gpu: bool = False  # whether it is faster on one
     lacks: tuple[str, ...] = ()  # scores that its records never have
-    keeps_state: bool = False  # whether a fit that was ended goes on where it was; else it starts anew
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether a fit that was ended goes on where it was, as those of seeds side by side do; else it starts anew."""
+        return "seed" in self.together
 
     def gives(self, score: str | int) -> bool:
         """Whether its records have a score."""
@@ -222,33 +226,12 @@ def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("treevae", fit_treevae, together=("seed",), gpu=True, keeps_state=True),
-        Method("vae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True, keeps_state=True),
-        Method(
-            "vae-agg",
-            fit_latents,
-            uses=(*OF_LATENTS, "n_leaves"),
-            together=("seed", "n_leaves"),
-            gpu=True,
-            keeps_state=True,
-        ),
-        Method("laddervae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True, keeps_state=True),
-        Method(
-            "laddervae-agg",
-            fit_latents,
-            uses=(*OF_LATENTS, "n_leaves"),
-            together=("seed", "n_leaves"),
-            gpu=True,
-            keeps_state=True,
-        ),
-        Method(
-            "laddervae-matched",
-            fit_latents,
-            uses=(*OF_LATENTS, "n_leaves"),
-            together=("seed",),
-            gpu=True,
-            keeps_state=True,
-        ),
+        Method("treevae", fit_treevae, together=("seed",), gpu=True),
+        Method("vae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
+        Method("vae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
+        Method("laddervae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
+        Method("laddervae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
+        Method("laddervae-matched", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed",), gpu=True),
         Method("deepect", fit_deepect, uses=OF_DEEPECT, gpu=True),
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),

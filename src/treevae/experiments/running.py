@@ -59,17 +59,6 @@ class Standing:
         return len(self.there) + len(self.incomplete) + len(self.damaged) + len(self.missing)
 
 
-def cells_of(
-    table: Table,
-    seeds: int,
-    scale: float,
-    data: Sequence[str] | None = None,
-    methods: Sequence[str] | None = None,
-) -> list[Cell]:
-    """The cells behind a table's figures, each once, of the methods that there are; as :func:`wanted` has them."""
-    return list(wanted(table, seeds, scale, data, methods))
-
-
 def wanted(
     table: Table,
     seeds: int,
