@@ -754,6 +754,7 @@ LIES: dict[str, Callable[[dict, dict], None]] = {
     "a shift of another length": lambda _, tensors: tensors.update(shift=torch.zeros(3, dtype=torch.float64)),
     "names of other features": set_in("feature_names", ["a", "b"]),
     "names that are numbers": set_in("feature_names", [1, 2, 3, 4, 5]),
+    "names in one text": set_in("feature_names", "abcde"),
     "labels of leaves that are not there": lambda _, tensors: tensors.update(labels=tensors["labels"] + 100),
     "labels that are no numbers": lambda _, tensors: tensors.update(labels=tensors["labels"].float()),
     "a history of other things": set_in("history", [{"event": "EpochEnded"}]),
