@@ -25,7 +25,8 @@ from torch import Tensor
 
 from treevae import TreeVAE
 from treevae.data import load
-from treevae.experiments.records import elbo_terms, name_of, scores, versions
+from treevae.experiments.records import elbo_terms, name_of, scores, source, versions
+from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.training import choosing, growing
 from treevae.training.events import CandidatesCompared
@@ -131,13 +132,23 @@ def main() -> None:
         model = Planned.recipe(given.data, epochs=given.epochs, layer_defaults=given.framework, verbose=True)
         models = model.fit_seeds(data.x_train, range(given.seeds))
         seconds = time.perf_counter() - started
-        found = [
-            {"ELBO": elbo_terms(one, data.x_test)["ELBO"], "leaves": len(one.tree_.leaves)}
-            | scores(one.tree_, one.predict(data.x_test), data.y_test)
-            for one in models
-        ]
+        found = []
+        for one in models:
+            leaves = one.predict(data.x_test)
+            found.append(
+                {
+                    "ELBO": elbo_terms(one, data.x_test)["ELBO"],
+                    "leaves": len(one.tree_.leaves),
+                    **scores(one.tree_, leaves, data.y_test),
+                    "tree": json.loads(one.tree_.to_json()),
+                    "test_leaf_by_class": contingency(leaves, data.y_test, len(one.tree_.leaves)).tolist(),
+                }
+            )
         device = next(models[0].module_.parameters()).device
         line = about | {
+            "command": f"python benchmarks/spread.py {given.data} --epochs {given.epochs} --seeds {given.seeds} "
+            f'--layers {given.framework} --only "{name}"',
+            "source": source(),
             "changes": SETTINGS[name],
             "seconds": seconds,
             "device": name_of(device),

@@ -88,7 +88,7 @@ def compare(
 
 def sure_enough(least: float) -> float:
     """How unsure a candidate may be to be kept by its loss, where the surest is unsure to this degree."""
-    return max(1.5 * least, 1e-3)
+    return max(1.2 * least, 1e-4)
 
 
 def _agreement(right: Tensor) -> Tensor:
