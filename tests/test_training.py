@@ -319,7 +319,7 @@ def test_candidates_by_other_rules(monkeypatch):
 
 def test_by_default_the_best_of_the_surest_candidates_is_kept(monkeypatch):
     monkeypatch.setattr(choosing, "evaluate", lambda *_: torch.tensor([1.0, 2.0, 3.0, 0.0]))
-    unsure = torch.tensor([0.4, 0.14, 0.1, 0.01])
+    unsure = torch.tensor([0.4, 0.11, 0.1, 0.01])
     two_sided = torch.tensor([1.0, 1.0, 1.0, 0.0])
     objective = type("Stub", (), {"right": lambda self: torch.stack([unsure, (two_sided - unsure).abs()], 1)})()
 
@@ -327,9 +327,9 @@ def test_by_default_the_best_of_the_surest_candidates_is_kept(monkeypatch):
         return compare(objective, data(), tiny().subtree, 7, 0, tiny()).chosen
 
     assert chosen() == 1  # 0 is unsure, 3 has an empty child; 1 is nearly as sure as 2 and better
-    unsure[1] = 0.16
+    unsure[1] = 0.13
     assert chosen() == 2
-    unsure[:] = torch.tensor([9e-4, 9e-5, 1e-5, 1e-6])
+    unsure[:] = torch.tensor([9e-5, 9e-6, 1e-6, 1e-7])
     assert chosen() == 0  # all are sure
 
 
