@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import treevae
 from treevae import Tree, TreeVAE, load
+from treevae.data.augment import AUGMENTATIONS
 from treevae.data.synthetic import hierarchy
 from treevae.estimator import SCORE_DRAWS
 from treevae.metrics import accuracy
@@ -414,6 +415,8 @@ def test_a_hierarchy_of_eight_groups_is_recovered(seed):
         ({"contrastive_weight": "much", "augment": shaken}, GREY, "contrastive_weight='much' must be a number"),
         ({"contrastive_loss": "A"}, GREY, "contrastive_loss='A'; allowed are 'both', 'routers'"),
         ({"contrastive_weight": 1, "augment": shaken, "batch_size": 3}, GREY, "batch_size=3 must be at least 4 with a"),
+        ({"contrastive_weight": 1, "augment": lambda x: 1 - x}, GREY, "augment gave two equal views of the first"),
+        ({"augment": ["cifar"]}, COLOUR, r"augment=\['cifar'\]; allowed are"),
     ],
 )
 def test_bad_input_is_refused_with_its_reason(parameters, X, message):
@@ -521,7 +524,7 @@ def test_few_samples_leave_two_for_a_contrastive_step():
     assert TreeVAE(**SMALL | {"epochs": 1}, augment=shaken).fit(VECTORS[:20]).plan_.batch_size == 2
 
 
-@pytest.mark.parametrize("augment", ["omniglot", shaken, lambda x: 1 - x], ids=["name", "function", "lambda"])
+@pytest.mark.parametrize("augment", ["omniglot", shaken, lambda x: shaken(1 - x)], ids=["name", "function", "lambda"])
 def test_files_know_named_augmentations_and_pickles_and_clones_all(augment, tmp_path):
     model = TreeVAE(**SMALL | {"epochs": 1}, augment=augment, contrastive_weight=1.0)
     assert clone(model).augment == augment
@@ -529,6 +532,9 @@ def test_files_know_named_augmentations_and_pickles_and_clones_all(augment, tmp_
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.augment == ("omniglot" if augment == "omniglot" else None)
+    model.set_params(augment=AUGMENTATIONS["celeba"]).save(tmp_path / "model")
+    assert load(tmp_path / "model").augment == "celeba"
+    model.set_params(augment=augment)
     assert again.get_params() == model.get_params() | {"augment": again.augment}
     assert again.plan_ == model.plan_
     for method in ("predict_proba", "score_samples", "reconstruct"):
@@ -700,6 +706,17 @@ def test_norms_that_lag_behind_are_announced():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TreeVAE(**SMALL | {"epochs": 100, "n_leaves": 2, "batch_size": 32}, layer_defaults="tensorflow").fit(VECTORS)
+
+
+def test_contrastive_steps_are_counted_by_samples_and_the_shortest_stage_when_norms_are_judged():
+    settings = SMALL | {"epochs": 16, "batch_size": 4, "layer_defaults": "tensorflow", "contrastive_weight": 1.0}
+    with warnings.catch_warnings():  # two of 60 samples in a step: 480 steps, where rows would make it 240
+        warnings.simplefilter("error")
+        TreeVAE(**settings | {"n_leaves": 2}, augment=shaken).fit(VECTORS)
+    with pytest.warns(ConvergenceWarning) as warned:
+        model = TreeVAE(**settings, augment=shaken).fit(VECTORS)
+    samples = min(event["samples"] for event in model.history_ if event["event"] == "LeafChosen")
+    assert any(f"a stage had {16 * samples // 2} steps" in str(one.message) for one in warned)
 
 
 @pytest.mark.parametrize("wrong", [["torch"], "keras"])

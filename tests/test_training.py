@@ -108,10 +108,17 @@ def test_other_lengths_keep_the_proportions(epochs):
     for name in ("first", "subtree", "whole", "final"):
         ours, theirs = getattr(short, name), getattr(paper, name)
         assert ours.epochs == pytest.approx(theirs.epochs * scale, abs=0.5)
-        assert ours.drop_after == pytest.approx(100 * scale, abs=0.5)
+        assert ours.drop_after == pytest.approx(100 * scale, abs=1)
         assert ours.kl_weight(round(theirs.epochs * scale / 2)) == pytest.approx(
             theirs.kl_weight(theirs.epochs // 2), abs=0.01 / scale
         )
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 5, 8, 20, 38, 50, 150, 200])
+def test_the_rate_drops_once_in_the_final_stage(epochs):
+    final = Plan.paper(epochs).final
+    rates = [final.rate(epoch) for epoch in range(final.epochs)]
+    assert min(rates) == pytest.approx(1e-4 if final.epochs > 1 else 1e-3)
 
 
 def test_steps_of_a_stage_on_the_papers_mnist():

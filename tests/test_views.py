@@ -59,8 +59,8 @@ def test_views_follow_each_other_and_their_seeds():
     one, other = first.unflatten(1, (2, 4)).unbind(1)
     assert (one != other).flatten(1).any(1).all()  # two views of every sample
     torch.manual_seed(2)
-    expected = noisy(x[1].repeat(2, 1).unflatten(1, (2, 3))).flatten(1)  # all first views before all second ones
-    assert torch.equal(first[1], expected)
+    expected = [noisy(x[1].unflatten(1, (2, 3))).flatten(1) for _ in range(2)]  # all first views before all second ones
+    assert torch.equal(first[1], torch.cat(expected))
     place = views.held.data_ptr()
     views.draw(x, [1, 2, 3])
     assert torch.equal(views.held[:2], first[:2])
@@ -78,8 +78,15 @@ def test_an_augmentation_sees_samples_in_their_own_shape_and_may_change_them_in_
     x = torch.rand(2, 4, 6)
     before = x.clone()
     Views(blacken, (1, 2, 3), 2).draw(x, [0, 1])
-    assert seen == [(8, 1, 2, 3)] * 2
+    assert seen == [(4, 1, 2, 3)] * 4
     assert torch.equal(x, before)
+
+
+def test_views_differ_also_where_an_augmentation_draws_once_for_a_batch():
+    views = Views(lambda x: x * torch.rand(()), (6,), 2)
+    views.draw(torch.rand(1, 4, 6), [0])
+    one, other = views.held[0].chunk(2)
+    assert (one != other).all()
 
 
 @pytest.mark.parametrize(

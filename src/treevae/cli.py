@@ -264,13 +264,15 @@ def _write_grid(out: Path, images: np.ndarray) -> None:
 
 
 def _last_elbo(model: TreeVAE) -> str:
-    """The ELBO in the last epoch in which the whole tree was trained."""
+    """The ELBO in the last epoch in which the whole tree was trained: with a contrastive loss, that of the first."""
     epochs = [event for event in model.history_ if event["event"] == "EpochEnded" and event["leaf"] is None]
     last, arch = epochs[-1], model.module_.arch
     elbo = last["reconstruction"] - last["kl_root"] - last["kl_nodes"] - last["kl_decisions"]
     scaled = len(arch.input_shape) == 1 and arch.likelihood == "gaussian_learnt"
     units = " of scaled features" if scaled else ""
     where = f"epoch {last['epoch']} of {last['epochs']} of the stage {last['stage']!r}"
+    if last["contrast_routers"] is not None:
+        where += ", with two leaves, on augmented samples"
     return f"{elbo:.1f} nats a sample{units}, in training ({where})"
 
 

@@ -225,7 +225,8 @@ def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Pat
     started, whole = time.perf_counter(), True
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", category=ConvergenceWarning)  # of fewer leaves than asked for: said below
+            warnings.filterwarnings("ignore", "the tree has", ConvergenceWarning)  # fewer leaves: said below
+            warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
             model.fit(table.frame, checkpoint=folder)
     except KeyboardInterrupt:
         whole = False

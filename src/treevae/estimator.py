@@ -29,6 +29,7 @@ from .parameters import architecture, check_parameters, device_of, positive
 from .recipes import RECIPES
 from .saving import Fitted, plain, restored_fit, restored_parameters, write
 from .training import checkpoint as files
+from .training.events import LeafChosen
 from .training.growing import Grove
 from .training.plan import Plan
 from .training.runfolder import RunFolder, fingerprint
@@ -38,7 +39,8 @@ from .tree import Tree
 
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
-LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after the first stage
+LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
+TRIALS = 4  # of an augmentation, before its views are called equal
 
 
 class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -96,8 +98,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         Train on changed versions of the samples, drawn anew at every step; they are the paper's: crops, flips and
         colours for photographs, a weaker set for faces, small turns and shifts for drawings. Or any function that takes
         and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training device, in the units of the
-        model (see ``likelihood``: under "gaussian_learnt" vectors are centred and scaled). It should take its random
-        numbers from torch, which is seeded before every call.
+        model (see ``likelihood``: under "gaussian_learnt" vectors are centred and scaled). It is called once for every
+        view of a batch, should change each sample in its own way, and take its random numbers from torch, which is
+        seeded at every step.
     contrastive_weight : float, default=0.0
         Weight of a loss that keeps two augmented versions of a sample together (section 2.6 of the paper, which uses
         100 for photographs); needs ``augment``. It makes groups follow what the versions share instead of, say,
@@ -210,7 +213,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         **changes
             Other parameters of :class:`TreeVAE`, as ``random_state=0`` or ``n_leaves=20``.
         """
-        if name not in RECIPES:
+        if not isinstance(name, str) or name not in RECIPES:
             raise ValueError(f"there is no recipe {name!r}; there are {', '.join(RECIPES)}")
         return cls(**RECIPES[name] | changes)
 
@@ -323,7 +326,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         keep()
         for model in models:
             model._warn_of_fewer_leaves()
-        first._warn_of_norms_left_behind()
+            model._warn_of_norms_left_behind()
 
     def _keep(self, found: Fitted) -> None:
         """Become the model that was fitted."""
@@ -379,8 +382,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
                     f"augment={self.augment!r} needs pixels in [0, 1] or uint8; X ranges from {float(x.min()):g} to "
                     f"{float(x.max()):g}"
                 )
+        first = x[None, : self._batch_rows(len(x))].to(device_of(self.device))
         views = Views(augment, form.shape, 1)
-        views.draw(x[None, : self._batch_rows(len(x))].to(device_of(self.device)), [0])
+        views.draw(first, [0])
         low, high = float(views.held.min()), float(views.held.max())
         if not np.isfinite(low + high):
             raise ValueError("augment returned NaN or infinity for the first samples of X")
@@ -389,6 +393,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
                 f"augment returned values from {low:g} to {high:g}, but likelihood='bernoulli' needs them in [0, 1]; "
                 "clamp them, or fit with another likelihood"
             )
+        if self.contrastive_weight > 0:
+            _check_that_views_differ(Views(augment, form.shape, 2), first)
         return views.held
 
     def _augmentation(self) -> Augment | None:
@@ -405,11 +411,15 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             )
 
     def _warn_of_norms_left_behind(self) -> None:
-        momentum = LAYER_DEFAULTS[self.layer_defaults].momentum
-        steps = self.plan_.first.epochs * (len(self.labels_) // self.plan_.batch_size)
+        momentum, plan, n = LAYER_DEFAULTS[self.layer_defaults].momentum, self.plan_, len(self.labels_)
+        trained = [plan.first.epochs * n] if plan.final is None else [plan.final.epochs * n]
+        if plan.final is None:  # norms of a subtree see its own samples only
+            chosen = (event for event in self.history_ if event["event"] == LeafChosen.__name__)
+            trained += [plan.subtree.epochs * event["samples"] for event in chosen]
+        steps = min(trained) // plan.samples_per_step
         if self.layer_defaults != "torch" and momentum**steps > LEFT_BEHIND:
             warnings.warn(
-                f"the first stage had {steps} steps, and layer_defaults={self.layer_defaults!r} keeps {momentum} of "
+                f"a stage had {steps} steps, and layer_defaults={self.layer_defaults!r} keeps {momentum} of "
                 "the norms' running statistics at every step, so that they lag behind. Take more epochs, a smaller "
                 "batch_size, or layer_defaults='torch'",
                 ConvergenceWarning,
@@ -586,7 +596,10 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         return self._to_user(shown.cpu().numpy()), reach.cpu().numpy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one safetensors file; :func:`treevae.load` reads it back."""
+        """Write the fitted model to one safetensors file; :func:`treevae.load` reads it back.
+
+        An ``augment`` of your own cannot be written: the model works as before, but to fit it again set it anew.
+        """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", ())
         found = Fitted(
@@ -697,6 +710,19 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
         return model
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
+
+
+def _check_that_views_differ(views: Views, x: torch.Tensor) -> None:
+    """Raise if an augmentation makes two views of samples, (1, sample, feature), that are always equal."""
+    for trial in range(TRIALS):
+        views.draw(x, [trial])
+        one, other = views.held[0].chunk(2)
+        if not torch.equal(one, other):
+            return
+    raise ValueError(
+        f"augment gave two equal views of the first samples {TRIALS} times, and the contrastive loss compares views "
+        "that differ; let it draw something from torch at every call, or set contrastive_weight=0"
+    )
 
 
 def _winners(module: TreeVAEModule) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -51,7 +51,7 @@ def check_parameters(given: Mapping[str, Any]) -> None:
 
 
 def _check_augmentation(augment: Any, weight: float, batch_size: int) -> None:
-    if not (augment is None or callable(augment) or augment in AUGMENTATIONS):
+    if not (augment is None or callable(augment) or (isinstance(augment, str) and augment in AUGMENTATIONS)):
         raise ValueError(
             f"augment={augment!r}; allowed are {', '.join(map(repr, AUGMENTATIONS))}, a function of a batch, or None"
         )

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from .data.arrays import InputForm
+from .data.augment import AUGMENTATIONS
 from .data.units import Units
 from .model.module import TreeVAEModule, weight_shapes
 from .model.networks import Architecture
@@ -66,8 +67,8 @@ def plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, torch.device):
         return str(value)
-    if callable(value):  # an augmentation of the user's own cannot be written either; a named one is its name
-        return None
+    if callable(value):  # an augmentation of the user's own cannot be written either; one of ours is its name
+        return next((name for name, ours in AUGMENTATIONS.items() if ours is value), None)
     return [plain(part) for part in value] if isinstance(value, list | tuple | np.ndarray) else value
 
 

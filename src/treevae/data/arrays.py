@@ -76,7 +76,9 @@ class InputForm:
         from_bytes = self.is_image and X.dtype == np.uint8
         X = np.moveaxis(X, 3, 1) if self.layout == "hwc" else X
         matrix = np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)  # a view, where that is possible
-        return matrix / np.float32(255) if from_bytes else matrix
+        if from_bytes:
+            matrix /= 255  # the matrix is a copy, as its type is another
+        return matrix
 
     def to_user(self, matrix: np.ndarray) -> np.ndarray:
         """Samples, one a row, in the layout the user gave; any axes before the last are kept."""

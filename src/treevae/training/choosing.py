@@ -26,7 +26,7 @@ def splittable(module: TreeVAEModule, samples: Samples, plan: Plan) -> tuple[int
     reach = over(module, samples, module.reach)  # (samples, leaves)
     n_effective = int((reach.mean(0) >= plan.min_leaf).sum())
     sure = reach >= min(1 / max(n_effective, 1), 0.5)
-    n_sure, least = sure.sum(0), min(plan.batch_size, len(samples))
+    n_sure, least = sure.sum(0), min(plan.samples_per_step, len(samples))
     by_size = torch.argsort(n_sure, descending=True, stable=True).tolist()
     return n_effective, {
         tree.leaves[i]: sure[:, i].nonzero().squeeze(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 from ..tree import Tree
 
@@ -57,6 +58,11 @@ class Plan:
     min_leaf: float = 0.01  # of the samples: a leaf below this does not count, and is pruned at the end
 
     @property
+    def samples_per_step(self) -> int:
+        """Samples in a batch: a contrastive loss sees each of them twice."""
+        return self.batch_size // 2 if self.contrastive_weight > 0 else self.batch_size
+
+    @property
     def trial(self) -> Stage:
         """A tenth of a subtree's stage, to see what a split would gain."""
         epochs = max(1, round(self.subtree.epochs / 10))
@@ -86,13 +92,14 @@ class Plan:
         scale, contrastive = epochs / PAPER_EPOCHS, contrastive_weight > 0
 
         def stage(name: str, length: int, kl_step: float) -> Stage:
+            epochs_here = max(1, round(length * scale))
             return Stage(
                 name,
-                max(1, round(length * scale)),
+                epochs_here,
                 kl_step=kl_step / scale,
                 kl_start=kl_step / scale if contrastive else 0.0,
                 learning_rate=learning_rate,
-                drop_after=max(1, round(100 * scale)),
+                drop_after=max(round(100 * scale), ceil(epochs_here / 2)),  # once in any stage
             )
 
         return cls(

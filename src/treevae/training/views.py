@@ -20,7 +20,8 @@ class Views:
     Parameters
     ----------
     augment : callable
-        Takes and returns a batch of samples.
+        Takes and returns a batch of samples; called once for each view, so that one which draws once for a whole
+        batch also makes views that differ.
     shape : tuple of int
         Of a sample as ``augment`` wants it.
     n : int
@@ -42,7 +43,8 @@ class Views:
                 torch.default_generator.manual_seed(seed)
                 if x.is_cuda:
                     torch.cuda.manual_seed(seed)
-                self.held[run] = self._checked(x[run].repeat(self.n, 1).unflatten(1, self._shape)).flatten(1)
+                for view in self.held[run].split(batch):
+                    view.copy_(self._checked(x[run].clone().unflatten(1, self._shape)).flatten(1))
 
     def _checked(self, samples: Tensor) -> Tensor:
         seen = self._augment(samples)
