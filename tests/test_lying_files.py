@@ -52,7 +52,7 @@ from test_sets import make_celeba, make_cifar10, make_idx, make_news20, noise
 
 from treevae import Tree, TreeVAE, cli_fit
 from treevae import load as load_model
-from treevae.data import DataFileError, download, files, idx, load, pickles
+from treevae.data import DataFileError, download, idx, load, pickles, pictures, tables
 from treevae.data.arrays import InputForm
 from treevae.data.files import read
 from treevae.data.pickles import read_pickle
@@ -481,7 +481,7 @@ def test_lack_of_memory_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: p
         raise MemoryError("no room")
 
     pandas.DataFrame({"a": [1.0, 2.0]}).to_parquet(tmp_path / "x.parquet")
-    monkeypatch.setattr(files, "_frame", fail)
+    monkeypatch.setattr(tables, "_frame", fail)
     with pytest.raises(MemoryError, match="no room"):
         read(tmp_path / "x.parquet")
 
@@ -594,14 +594,14 @@ def test_many_small_pictures_that_unpack_to_much(tmp_path: Path, modes: list[str
 
 
 def test_pictures_that_no_memory_holds_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LARGEST_FOLDER", 100_000)
+    monkeypatch.setattr(pictures, "LARGEST_FOLDER", 100_000)
     for i in range(10):
         Image.fromarray(noise(100, 101)).save(tmp_path / f"{i}.png")
     with refused(
         "101,000 bytes in memory together, more than 100,000; shrink them or take fewer, or write them to one"
     ):
         read(tmp_path)
-    monkeypatch.setattr(files, "LARGEST_FOLDER", 101_000)
+    monkeypatch.setattr(pictures, "LARGEST_FOLDER", 101_000)
     assert read(tmp_path).X.shape == (10, 100, 101)
     with refused(f"the 10 pictures in {tmp_path} would take 30,000,000 bytes in memory together"):
         read_pictures(sorted(tmp_path.iterdir()), "RGB", 1000, lambda image, _: image)

@@ -15,8 +15,8 @@ import numpy as np
 
 from .dataset import DataSet, Size, Source
 from .download import Download
-from .files import DataFileError
 from .pickles import MOST_OPERATIONS, read_pickle
+from .refusal import DataFileError
 
 SIDE, CHANNELS = 32, 3
 N_BYTES = CHANNELS * SIDE * SIDE  # of an image, stored as (channel, row, column)

@@ -14,7 +14,8 @@ import numpy as np
 from .dataset import DataSet, Size, Source
 from .download import Download
 from .fashion_sample import CLASS_NAMES
-from .files import DataFileError, check_bomb, fill
+from .npy import fill
+from .refusal import DataFileError, check_bomb
 
 SIDE = 28
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

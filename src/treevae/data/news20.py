@@ -14,7 +14,7 @@ import numpy as np
 
 from .dataset import DataSet, Size, Source
 from .download import Download
-from .files import DataFileError
+from .refusal import DataFileError
 
 N_WORDS = 2000
 LARGEST_MESSAGE, LARGEST_PART = 1 << 20, 1 << 27  # bytes; of the published ones 160,616, and 22 million

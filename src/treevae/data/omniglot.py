@@ -14,8 +14,8 @@ import numpy as np
 
 from .dataset import DataSet, Size, Source, own_split, own_split_size
 from .download import Download
-from .files import DataFileError
 from .pictures import read_pictures
+from .refusal import DataFileError
 
 PARTS = ("images_background", "images_evaluation")
 FIVE = ("Bengali", "Braille", "Glagolitic", "Old_Church_Slavonic_(Cyrillic)", "Oriya")  # the paper says Odia

@@ -12,10 +12,10 @@ from .cifar import CIFAR10, CIFAR100
 from .dataset import DataSet, Size, Source
 from .digits import DIGITS
 from .download import content_md5, fetch
-from .files import DataFileError
 from .idx import FASHION, MNIST
 from .news20 import NEWS20
 from .omniglot import OMNIGLOT, OMNIGLOT5
+from .refusal import DataFileError
 
 ROOT = "TREEVAE_DATA"  # the environment variable that names the folder of data sets
 SOURCES = {

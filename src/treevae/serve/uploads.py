@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..data.arrays import InputForm
-from ..data.files import check_effort
+from ..data.pictures import check_effort
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 MOST_BYTES = 8 << 20

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.arrays import as_array
-from ..data.files import is_missing
+from ..data.samples import is_missing
 from .branches import Layout
 from .canvas import need_matplotlib
 from .contrasts import leaf_attributes, leaf_words, main_classes, split_attributes, split_classes, split_words
