@@ -163,6 +163,12 @@ def test_fit_passes_its_options_on(data: Path, tmp_path: Path) -> None:
     assert kept["random_state"] == 7
 
 
+def test_fit_says_warnings_in_words(data: Path, tmp_path: Path) -> None:
+    said = treevae("fit", data / "x.npy", "-o", tmp_path / "run", "--layer-defaults", "tensorflow", *TINY)
+    (line,) = [line for line in said.splitlines() if line.startswith("Warning: ")]
+    assert "norms' running statistics" in line
+
+
 def test_fit_on_pictures_names_them_and_draws_the_tree(pictures: Path, picture_run: Path) -> None:
     assert [row[0] for row in rows_of(picture_run / "labels.csv")[1:]] == [f"{i:02}.png" for i in range(40)]
     with Image.open(picture_run / "tree.png") as picture:
