@@ -172,16 +172,17 @@ export class TreeView {
 
   forkParts(node, share) {
     const knob = element("span", { class: "knob" }, icon("minus"));
-    const { upright, level } = this.layout;
+    const { upright, level, most } = this.layout;
     if (node.id === this.bundle.root) {
       const total = element("b", {}, counted(node.size, this.bundle.what));
       return [knob, element("span", { class: `caption root ${upright ? "" : "sideways"}` }, total)];
     }
     const first = isFirst(this.bundle, node.id);
     const where = upright ? (first ? "before" : "after") : first ? "above" : "below";
-    const width = upright ? roomBeside(this.bundle, this.layout, node.id).room - 1.1 * this.rem : level * 0.95;
+    const beyond = Math.max(0, (share * most) / 2 - 0.4 * this.rem); // of the knob, that its branches reach
+    const width = upright ? roomBeside(this.bundle, this.layout, node.id).room - 1.1 * this.rem - beyond : level * 0.95;
     const named = !node.name.startsWith("Clusters") && width > 4 * this.rem;
-    return [knob, element("span", { class: `caption ${where}`, style: { "max-width": `${width}px` } },
+    return [knob, element("span", { class: `caption ${where}`, style: { "max-width": `${width}px`, "--beyond": `${beyond}px` } },
       element("b", {}, percent(share)), named ? element("span", {}, node.name) : null)];
   }
 
