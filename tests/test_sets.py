@@ -4,6 +4,7 @@ import errno
 import gzip
 import hashlib
 import io
+import math
 import os
 import pickle
 import re
@@ -28,6 +29,7 @@ from typer.testing import CliRunner
 from treevae.cli import app
 from treevae.data import DataFileError, DataSet, celeba, download, idx, load, omniglot
 from treevae.data.arrays import InputForm
+from treevae.data.dataset import own_split
 from treevae.data.download import Download
 from treevae.data.sets import SOURCES, survey
 
@@ -242,6 +244,24 @@ def test_news20_weighs_the_training_words_only(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.vectorize(["unheard orbit"]), orbit[None])  # a new text, as it would have been
 
 
+def test_news20_weights_are_tf_idf(tmp_path: Path) -> None:
+    """A word's count times ln((1 + n) / (1 + messages with it)) + 1, over the norm of the message."""
+    train = {"rec.autos": ["engine engine engine wheel", "engine road"], "sci.space": ["orbit wheel orbit engine"]}
+    for part, groups in (("train", train), ("test", {"rec.autos": ["wheel road road moon"], "sci.space": ["orbit"]})):
+        for group, texts in groups.items():
+            folder = tmp_path / "20news-bydate" / f"20news-bydate-{part}" / group
+            folder.mkdir(parents=True)
+            for i, text in enumerate(texts):
+                (folder / str(i)).write_text(text)
+    found = load("news20", tmp_path)
+    assert found.feature_names == ("engine", "orbit", "road", "wheel")
+    idf = np.array([math.log(4 / (1 + n)) + 1 for n in (3, 1, 1, 2)])
+    counts = np.array([[3, 0, 0, 1], [1, 0, 1, 0], [1, 2, 0, 1], [0, 0, 2, 1], [0, 1, 0, 0]])
+    expected = counts * idf / np.linalg.norm(counts * idf, axis=1, keepdims=True)
+    np.testing.assert_allclose(found.x_train, expected[:3], rtol=1e-6)
+    np.testing.assert_allclose(found.x_test, expected[3:], rtol=1e-6)
+
+
 def test_news20_has_at_most_2000_words(tmp_path: Path) -> None:
     make_news20(tmp_path)
     many = " ".join(f"w{i}" for i in range(2500))
@@ -265,17 +285,20 @@ def test_omniglot_is_split_by_character(made: Path) -> None:
     assert load("omniglot5", made).class_names == omniglot.FIVE
 
 
-def test_omniglot_is_shrunk_without_losing_ink(tmp_path: Path) -> None:
-    """White is 1; a picture's mean stays, which taking every fourth pixel would not give."""
+def test_omniglot_is_shrunk_by_weighted_means(tmp_path: Path) -> None:
+    """White is 1. A pixel is 3.75 of the drawing's wide, and weighs what is nearer than that, less the farther off."""
     make_omniglot(tmp_path)
-    pixels = np.ones((105, 105), bool)
-    pixels[:, 50] = False  # a line one pixel wide
+    drawing = np.ones((105, 105), bool)
+    drawing[20:80, 50] = drawing[33, 10:90] = False  # lines one pixel wide
     for file in (tmp_path / "omniglot-py").rglob("*.png"):
-        Image.fromarray(pixels).save(file)
+        Image.fromarray(drawing).save(file)
     x = load("omniglot", tmp_path).x_train
-    assert np.isclose(x.mean(), pixels.mean(), atol=0.002)
-    assert x[0, 0, 0] == 1
-    assert 0.5 < x[0, 14].min() < 1
+    distance = np.abs(np.arange(105) + 0.5 - 3.75 * (np.arange(28)[:, None] + 0.5))  # between centres, (new, old)
+    weight = np.maximum(0, 1 - distance / 3.75)
+    weight /= weight.sum(axis=1, keepdims=True)
+    expected = weight @ drawing @ weight.T
+    assert 0.5 < expected.min() < 0.8
+    assert np.abs(x - expected).max() < 1.1 / 255  # rounded after each direction
 
 
 def test_cifar_rows_become_images(made: Path) -> None:
@@ -336,10 +359,17 @@ def test_celeba_trains_on_a_fixed_choice_of_many(tmp_path: Path, monkeypatch: py
     make_celeba(tmp_path, partition="0000000022")
     everything = load("celeba", tmp_path).x_train
     monkeypatch.setattr(celeba, "N_TRAIN", 4)
-    some = load("celeba", tmp_path).x_train
-    assert len(some) == 4
-    assert all((everything == one).all(axis=(1, 2, 3)).any() for one in some)
-    assert np.array_equal(some, load("celeba", tmp_path).x_train)
+    assert np.array_equal(load("celeba", tmp_path).x_train, everything[[2, 3, 4, 6]])
+
+
+def test_our_own_split_never_changes() -> None:
+    """Recorded figures are of these samples."""
+    train, test = own_split(100, np.arange(100) % 5)
+    assert (train[:5].tolist(), test[:5].tolist()) == ([65, 82, 42, 76, 98], [75, 31, 72, 26, 19])
+    assert np.bincount(test % 5).tolist() == [4] * 5
+    train, test = own_split(100)
+    assert (train[:5].tolist(), test[:5].tolist()) == ([43, 62, 3, 71, 45], [26, 86, 2, 55, 75])
+    assert sorted([*train, *test]) == list(range(100))
 
 
 def test_celeba_without_a_partition(tmp_path: Path) -> None:
