@@ -498,10 +498,32 @@ def test_fit_on_a_data_set_of_the_paper(tmp_path, monkeypatch):
 def test_what_a_data_set_refuses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
-    assert "set $TREEVAE_DATA" in error_of("fit", "cifar10", "-o", "run")
+    said = error_of("fit", "cifar10", "-o", "run")
+    assert "set $TREEVAE_DATA" in said
+    assert "treevae data NAME --root FOLDER --download" in said
     assert "--drop is for tables" in error_of("fit", "digits", "-o", "run", "--drop", "a")
     assert "--root is for data sets" in error_of("fit", "other.npy", "-o", "run", "--root", ".")
     assert not (tmp_path / "run").exists()
+
+
+def test_words_that_are_nearly_names_of_data_sets(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for word, meant in (
+        ("Fashion", "fashion"),
+        ("FASHION", "fashion"),
+        ("cifar", "cifar10 or cifar100"),
+        ("mnst", "mnist"),
+    ):
+        said = error_of("fit", word, "-o", "new")
+        assert f"there is no file or folder {word}; did you mean the data set {meant}? There are digits, mnist" in said
+    assert "did you mean the data set fashion?" in error_of("report", run, "--data", "Fashion")
+    for word in ("fashion", "Fashion"):  # predict reads files
+        assert "treevae.data.load('fashion').x_test" in error_of("predict", run, word)
+    for path in ("photos", "mnist.npy", "below/mnist"):
+        assert error_of("fit", path, "-o", "new") == f"Error: there is no file or folder {path}"
+    (tmp_path / "Fashion").mkdir()
+    assert "did you mean" not in error_of("fit", "Fashion", "-o", "new")  # it is there, and empty
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_recipes_augmentation_can_be_turned_off(tmp_path, monkeypatch):

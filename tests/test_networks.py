@@ -7,35 +7,72 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from treevae.model.convolutions import Conv, ConvTransposed, Norm, Resampled, ResnetBlock
+from treevae.model.convolutions import Conv, ConvTransposed, Resampled
 from treevae.model.networks import Architecture, BottomUp, make_decoder, make_encoder
-from treevae.model.stack import LAYER_DEFAULTS, Conv2d, ConvTranspose2d, Dense, Linear, NodeStack
+from treevae.model.stack import LAYER_DEFAULTS, Conv2d, ConvTranspose2d, Linear, NodeStack, NormLeaky
 
-LAYERS = (Linear, Dense, Conv, ConvTransposed, Conv2d, ConvTranspose2d, Resampled, ResnetBlock)
 N, BATCH = 2, 3
+Size = int | tuple[int, int]  # the width of a vector, or (channels, side) of an image
+NORM = "norm and leaky"
+Run = list[Size | str]  # what every layer puts out, in the order in which they run; an average pool is a layer too
 
-# (channels, side) of an image or the width of a vector, after every layer; an average pool or an enlargement is one too
-CIFAR_ENCODER = [(32, 32), (32, 32), (32, 16), (64, 16), (64, 8), (128, 8), (128, 4), (256, 4)]
-CIFAR_DECODER = [4096, (128, 4), (128, 8), (64, 8), (64, 16), (32, 16), (32, 32), (32, 32), (3, 32)]
-TABLE = {
-    "mnist, fashion": ((1, 28, 28), "cnn", [(8, 13), (16, 6), (32, 2)], 128, [288, (16, 7), (8, 14), (1, 28)]),
+
+def normed(*sizes: Size) -> Run:
+    """Layers with a non-linearity: a batch norm and a leaky ReLU after each."""
+    return [one for size in sizes for one in (size, NORM)]
+
+
+def residual(n_in: int, n_out: int, side: int) -> Run:
+    """A ResnetBlock: a shortcut where widths differ, then conv(leaky(bn(conv(leaky(bn(x)))))), hidden min(in, out)."""
+    shortcut: Run = [] if n_in == n_out else [(n_out, side)]
+    return [*shortcut, NORM, (min(n_in, n_out), side), NORM, (n_out, side)]
+
+
+def smaller(n_in: int, n_out: int, side: int) -> Run:
+    """[avgpool 3x3 s2 p1, block], down to this side."""
+    return [(n_in, side), *residual(n_in, n_out, side)]
+
+
+def larger(n_in: int, n_out: int, side: int) -> Run:
+    """[block, bilinear x2], up from this side."""
+    return [*residual(n_in, n_out, side), (n_out, 2 * side)]
+
+
+# the specification's section 2: the shape of the input, the network, the encoder, the size of its output, the decoder.
+# Heads have no norm. Blocks have theirs before their convolutions, so that what leaves the last block has one to come.
+TABLE: dict[str, tuple[tuple[int, ...], str, Run, int, Run]] = {
+    "mnist, fashion": (
+        (1, 28, 28),
+        "cnn",
+        normed((8, 13), (16, 6), (32, 2)),
+        128,
+        [*normed(288, (16, 7), (8, 14)), (1, 28)],
+    ),
     "omniglot": (
         (1, 28, 28),
         "deep_cnn",
-        [(32, 27), (32, 13), (64, 12), (64, 6), (128, 5), (128, 1)],
+        normed((32, 27), (32, 13), (64, 12), (64, 6), (128, 5), (128, 1)),
         128,
-        [512, (128, 7), (64, 6), (64, 14), (32, 13), (32, 29), (1, 28)],
+        [*normed(512, (128, 7), (64, 6), (64, 14), (32, 13), (32, 29)), (1, 28)],
     ),
-    "news20": ((2000,), "deep_mlp", [512, 512, 256, 128], 128, [128, 256, 512, 512, 2000]),
-    "cifar": ((3, 32, 32), "resnet", CIFAR_ENCODER, 4096, CIFAR_DECODER),
+    "news20": ((2000,), "deep_mlp", normed(512, 512, 256, 128), 128, [*normed(128, 256, 512, 512), 2000]),
+    "cifar": (
+        (3, 32, 32),
+        "resnet",
+        [(32, 32), *residual(32, 32, 32), *smaller(32, 64, 16), *smaller(64, 128, 8), *smaller(128, 256, 4), NORM],
+        4096,
+        [4096, *larger(256, 128, 4), *larger(128, 64, 8), *larger(64, 32, 16), *residual(32, 32, 32), NORM, (3, 32)],
+    ),
     "celeba": (
         (3, 64, 64),
         "resnet",
-        [(c, 2 * side) for c, side in CIFAR_ENCODER] + [(256, 4), (256, 4)],
+        [(32, 64), *residual(32, 32, 64), *smaller(32, 64, 32), *smaller(64, 128, 16), *smaller(128, 256, 8),
+         *smaller(256, 256, 4), NORM],
         4096,
-        [4096, (256, 4), (256, 8)] + [(c, 2 * side) for c, side in CIFAR_DECODER[1:]],
+        [4096, *larger(256, 256, 4), *larger(256, 128, 8), *larger(128, 64, 16), *larger(64, 32, 32),
+         *residual(32, 32, 64), NORM, (3, 64)],
     ),
-}
+}  # fmt: skip
 EACH = pytest.mark.parametrize("name", TABLE)
 
 
@@ -48,22 +85,26 @@ def architecture(name: str) -> Architecture:
     return Architecture(shape, network, "bernoulli", (8,) * 3, (16,) * 2)
 
 
-def sizes_after_layers(network: NodeStack, x: Tensor) -> list[int | tuple[int, int]]:
-    """What every layer of a network puts out, in the order in which they run; those inside a layer are not asked."""
-    found: list[int | tuple[int, int]] = []
+def layers_run(network: NodeStack, x: Tensor) -> Run:
+    """What every layer of a network puts out, and where the norms are, in the order in which they run."""
+    found: Run = []
 
     def note(layer: nn.Module, given: object, out: Tensor | list[Tensor]) -> None:
         image = out[0] if isinstance(out, list) else out
-        if image.dim() == 3:
+        if isinstance(layer, NormLeaky):
+            found.append(NORM)
+        elif image.dim() == 3:
             found.append(image.shape[2])
-            return
-        assert image.shape[2] == image.shape[3]
-        nodes = 1 if isinstance(out, list) else network.n  # the small CNN has all nodes' channels in one tensor
-        found.append((image.shape[1] // nodes, image.shape[2]))
+        else:
+            assert image.shape[2] == image.shape[3]
+            nodes = 1 if isinstance(out, list) else network.n  # the small CNN has all nodes' channels in one tensor
+            found.append((image.shape[1] // nodes, image.shape[2]))
+        if isinstance(layer, Conv2d | ConvTranspose2d) and layer.norm is not None:
+            found.append(NORM)  # a part of the layer, which may run it in one step with its product
 
     def listen(part: nn.Module) -> None:
         for child in part.children():
-            if isinstance(child, LAYERS):
+            if isinstance(child, Linear | Conv | ConvTransposed | Conv2d | ConvTranspose2d | Resampled | NormLeaky):
                 child.register_forward_hook(note)
             else:
                 listen(child)
@@ -76,13 +117,13 @@ def sizes_after_layers(network: NodeStack, x: Tensor) -> list[int | tuple[int, i
 
 
 @EACH
-def test_layers_have_the_sizes_of_the_table(name):
-    shape, _, encoder_sizes, n_out, decoder_sizes = TABLE[name]
+def test_layers_and_norms_are_those_of_the_table(name):
+    shape, _, encoder_layers, n_out, decoder_layers = TABLE[name]
     encoder, size = make_encoder(architecture(name), N, generator())
     decoder = make_decoder(architecture(name), N, 1, generator())
     assert size == n_out
-    assert sizes_after_layers(encoder, torch.rand(N, BATCH, prod(shape))) == encoder_sizes
-    assert sizes_after_layers(decoder, torch.rand(N, BATCH, 8)) == decoder_sizes
+    assert layers_run(encoder, torch.rand(N, BATCH, prod(shape))) == encoder_layers
+    assert layers_run(decoder, torch.rand(N, BATCH, 8)) == decoder_layers
     with torch.no_grad():
         assert encoder(torch.rand(N, BATCH, prod(shape))).shape == (N, BATCH, n_out)
         assert decoder(torch.rand(N, BATCH, 8)).shape == (N, BATCH, prod(shape))
@@ -191,7 +232,6 @@ def test_residual_networks_come_back_to_any_size(side):
     with torch.no_grad():
         assert encoder(torch.rand(1, BATCH, prod(arch.input_shape))).shape == (1, BATCH, size)
         assert decoder(torch.rand(1, BATCH, 4)).shape == (1, BATCH, 2 * prod(arch.input_shape))
-    assert any(isinstance(part, Norm) for part in encoder.modules())
 
 
 def test_projections_look_at_the_deepest_d_alone_or_at_all():

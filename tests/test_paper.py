@@ -689,6 +689,17 @@ def test_records_that_do_not_tell_their_data_still_count(tmp_path):
     assert "61.0 ± 1.0" in treevae("paper", "show", "sizes", "--results", tmp_path)
 
 
+def test_the_same_samples_from_other_files_are_averaged(tmp_path):
+    """A note tells of files that were written anew; what decides is the samples in them."""
+    prints = {"train_samples": "uint8 60x4 1a2b3c4d", "test_samples": "uint8 10x4 5e6f7a8b"}
+    said = "4 of 4 files with a published checksum differ from it"
+    for seed, note in enumerate(("", said)):
+        Store(tmp_path).write(cell_of(seed), {"scores_percent": {"ACC": 60.0 + seed}, "note": note} | prints)
+    text = treevae("paper", "show", "sizes", "--results", tmp_path)
+    assert "60.5 ± 0.7" in text
+    assert f"Fashion: {said}." in text
+
+
 def test_attributes_are_of_one_tree(tmp_path):
     for seed in (0, 1):
         attributes = {name: [10.0 + seed] * 7 for _, name, _, _ in tables.ATTRIBUTES}  # a leaf was pruned

@@ -4,6 +4,7 @@ import errno
 import gzip
 import hashlib
 import io
+import math
 import os
 import pickle
 import re
@@ -28,6 +29,7 @@ from typer.testing import CliRunner
 from treevae.cli import app
 from treevae.data import DataFileError, DataSet, celeba, download, idx, load, omniglot
 from treevae.data.arrays import InputForm
+from treevae.data.dataset import Size, own_split
 from treevae.data.download import Download
 from treevae.data.sets import SOURCES, survey
 
@@ -197,8 +199,11 @@ def test_every_set(made: Path, name: str, train: tuple, test: tuple, dtype: type
 
 def test_the_registry_names_every_set() -> None:
     assert set(SOURCES) == {*MAKERS, "digits"}
-    with pytest.raises(DataFileError, match=r"no data set 'emnist'; there are digits, mnist, .*celeba"):
-        load("emnist")
+    for name in ("emnist", ["mnist"], None):
+        with pytest.raises(
+            DataFileError, match=rf"no data set {re.escape(repr(name))}; there are digits, mnist, .*celeba"
+        ):
+            load(name)
 
 
 def test_root_comes_from_the_environment(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +247,24 @@ def test_news20_weighs_the_training_words_only(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.vectorize(["unheard orbit"]), orbit[None])  # a new text, as it would have been
 
 
+def test_news20_weights_are_tf_idf(tmp_path: Path) -> None:
+    """A word's count times ln((1 + n) / (1 + messages with it)) + 1, over the norm of the message."""
+    train = {"rec.autos": ["engine engine engine wheel", "engine road"], "sci.space": ["orbit wheel orbit engine"]}
+    for part, groups in (("train", train), ("test", {"rec.autos": ["wheel road road moon"], "sci.space": ["orbit"]})):
+        for group, texts in groups.items():
+            folder = tmp_path / "20news-bydate" / f"20news-bydate-{part}" / group
+            folder.mkdir(parents=True)
+            for i, text in enumerate(texts):
+                (folder / str(i)).write_text(text)
+    found = load("news20", tmp_path)
+    assert found.feature_names == ("engine", "orbit", "road", "wheel")
+    idf = np.array([math.log(4 / (1 + n)) + 1 for n in (3, 1, 1, 2)])
+    counts = np.array([[3, 0, 0, 1], [1, 0, 1, 0], [1, 2, 0, 1], [0, 0, 2, 1], [0, 1, 0, 0]])
+    expected = counts * idf / np.linalg.norm(counts * idf, axis=1, keepdims=True)
+    np.testing.assert_allclose(found.x_train, expected[:3], rtol=1e-6)
+    np.testing.assert_allclose(found.x_test, expected[3:], rtol=1e-6)
+
+
 def test_news20_has_at_most_2000_words(tmp_path: Path) -> None:
     make_news20(tmp_path)
     many = " ".join(f"w{i}" for i in range(2500))
@@ -265,17 +288,20 @@ def test_omniglot_is_split_by_character(made: Path) -> None:
     assert load("omniglot5", made).class_names == omniglot.FIVE
 
 
-def test_omniglot_is_shrunk_without_losing_ink(tmp_path: Path) -> None:
-    """White is 1; a picture's mean stays, which taking every fourth pixel would not give."""
+def test_omniglot_is_shrunk_by_weighted_means(tmp_path: Path) -> None:
+    """White is 1. A pixel is 3.75 of the drawing's wide, and weighs what is nearer than that, less the farther off."""
     make_omniglot(tmp_path)
-    pixels = np.ones((105, 105), bool)
-    pixels[:, 50] = False  # a line one pixel wide
+    drawing = np.ones((105, 105), bool)
+    drawing[20:80, 50] = drawing[33, 10:90] = False  # lines one pixel wide
     for file in (tmp_path / "omniglot-py").rglob("*.png"):
-        Image.fromarray(pixels).save(file)
+        Image.fromarray(drawing).save(file)
     x = load("omniglot", tmp_path).x_train
-    assert np.isclose(x.mean(), pixels.mean(), atol=0.002)
-    assert x[0, 0, 0] == 1
-    assert 0.5 < x[0, 14].min() < 1
+    distance = np.abs(np.arange(105) + 0.5 - 3.75 * (np.arange(28)[:, None] + 0.5))  # between centres, (new, old)
+    weight = np.maximum(0, 1 - distance / 3.75)
+    weight /= weight.sum(axis=1, keepdims=True)
+    expected = weight @ drawing @ weight.T
+    assert 0.5 < expected.min() < 0.8
+    assert np.abs(x - expected).max() < 1.1 / 255  # rounded after each direction
 
 
 def test_cifar_rows_become_images(made: Path) -> None:
@@ -336,10 +362,17 @@ def test_celeba_trains_on_a_fixed_choice_of_many(tmp_path: Path, monkeypatch: py
     make_celeba(tmp_path, partition="0000000022")
     everything = load("celeba", tmp_path).x_train
     monkeypatch.setattr(celeba, "N_TRAIN", 4)
-    some = load("celeba", tmp_path).x_train
-    assert len(some) == 4
-    assert all((everything == one).all(axis=(1, 2, 3)).any() for one in some)
-    assert np.array_equal(some, load("celeba", tmp_path).x_train)
+    assert np.array_equal(load("celeba", tmp_path).x_train, everything[[2, 3, 4, 6]])
+
+
+def test_our_own_split_never_changes() -> None:
+    """Recorded figures are of these samples."""
+    train, test = own_split(100, np.arange(100) % 5)
+    assert (train[:5].tolist(), test[:5].tolist()) == ([65, 82, 42, 76, 98], [75, 31, 72, 26, 19])
+    assert np.bincount(test % 5).tolist() == [4] * 5
+    train, test = own_split(100)
+    assert (train[:5].tolist(), test[:5].tolist()) == ([43, 62, 3, 71, 45], [26, 86, 2, 55, 75])
+    assert sorted([*train, *test]) == list(range(100))
 
 
 def test_celeba_without_a_partition(tmp_path: Path) -> None:
@@ -884,14 +917,65 @@ def test_the_list_says_what_is_missing_or_damaged(tmp_path: Path) -> None:
     assert re.search(r"mnist +incomplete: .*train-images-idx3-ubyte is not there", text)
     assert re.search(r"cifar10 +incomplete: .*data_batch_1 is no CIFAR file", text)
     assert re.search(r"news20 +not there: messages of 20 newsgroups", text)
-    assert "treevae data NAME --download" in text
+    assert f"treevae data NAME --root {tmp_path} --download" in text
     assert survey("mnist", tmp_path).files[idx.FILES[0]] == "not there"
 
 
-def test_the_list_does_not_read_the_images(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, source in SOURCES.items():
-        monkeypatch.setitem(SOURCES, name, replace(source, read=None))  # type: ignore[arg-type]
-    assert "cifar100" in listed("--root", made)
+@pytest.mark.parametrize(
+    ("name", "file", "kept", "why"),
+    [
+        ("mnist", "MNIST/raw/train-labels-idx1-ubyte", None, "train-labels-idx1-ubyte is not there"),
+        ("mnist", "MNIST/raw/t10k-labels-idx1-ubyte", 9, "t10k-labels-idx1-ubyte holds 1 bytes after its header"),
+        ("mnist", "MNIST/raw/t10k-images-idx3-ubyte", 100, "t10k-images-idx3-ubyte holds 84 bytes after its header"),
+        ("fashion", "FashionMNIST/raw/train-labels-idx1-ubyte.gz", None, "train-labels-idx1-ubyte is not there"),
+        ("fashion", "FashionMNIST/raw/train-labels-idx1-ubyte.gz", 20, "train-labels-idx1-ubyte.gz is cut short"),
+        ("fashion", "FashionMNIST/raw/train-images-idx3-ubyte.gz", 2000, "train-images-idx3-ubyte.gz is cut short"),
+        ("cifar10", "cifar-10-batches-py/data_batch_3", 9000, "data_batch_3 is no CIFAR file, or is cut short"),
+        ("cifar10", "cifar-10-batches-py/test_batch", None, "test_batch is not there"),
+        ("cifar10", "cifar-10-batches-py/batches.meta", None, "batches.meta is not there"),
+        ("cifar100", "cifar-100-python/meta", 40, "meta is no CIFAR file, or is cut short"),
+        ("news20", "20news-bydate/20news-bydate-test/sci.space", None, "in only one of .*: sci.space"),
+    ],
+)
+def test_the_list_takes_no_damaged_set_for_a_whole_one(
+    made: Path, tmp_path: Path, name: str, file: str, kept: int | None, why: str
+) -> None:
+    """One file is removed, or cut so that some bytes are kept; all else is as it was."""
+    first = Path(file).parts[0]
+    shutil.copytree(made / first, tmp_path / first)
+    path = tmp_path / file
+    if kept is None:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    else:
+        assert kept < path.stat().st_size
+        path.write_bytes(path.read_bytes()[:kept])
+    assert re.search(rf"{name} +incomplete: .*{why}", listed(name, "--root", tmp_path))
+
+
+def test_the_list_counts_pictures_and_messages_without_opening_them(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = ("omniglot", "omniglot5", "celeba", "news20")
+    for name in counted:
+        monkeypatch.setitem(SOURCES, name, replace(SOURCES[name], read=None))  # type: ignore[arg-type]
+    assert "incomplete" not in listed(*counted, "--root", made)
+
+
+def test_the_note_says_how_many_files_are_not_the_published_ones(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = made / "cifar-10-batches-py"
+    md5 = {file: hashlib.md5((folder / file).read_bytes()).hexdigest() for file in SOURCES["cifar10"].md5}
+    as_published = replace(SOURCES["cifar10"], md5=md5, size=Size(20, 4, 10))
+    monkeypatch.setitem(SOURCES, "cifar10", as_published)
+    assert load("cifar10", made).note == ""
+    monkeypatch.setitem(
+        SOURCES, "cifar10", replace(as_published, md5=md5 | dict.fromkeys(["test_batch", "batches.meta"], "0"))
+    )
+    assert load("cifar10", made).note == "2 of 7 files with a published checksum differ from it"
+    assert "2 of 7 differ from the official files" in listed("cifar10", "--root", made)
+    assert load("fashion", made).note == (
+        "4 of 4 files with a published checksum differ from it; 7 + 3 samples, not the paper's 60,000 + 10,000"
+    )
+    assert load("news20", made).note == "6 + 4 samples, not the paper's 11,314 + 7,532"  # no file of it has a checksum
 
 
 def test_the_list_of_named_sets(server: Server, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -902,9 +986,22 @@ def test_the_list_of_named_sets(server: Server, made: Path, tmp_path: Path, monk
     assert "no data set 'mnst'" in listed("mnist", "mnst", "--root", tmp_path, code=1)
     assert "name what to download" in listed("--root", tmp_path, "--download", code=1)
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
-    assert "--root" in listed(code=1)
     monkeypatch.setenv("TREEVAE_DATA", str(tmp_path))
-    assert "($TREEVAE_DATA)" in listed()
+    text = listed()
+    assert f"Data sets below {tmp_path} ($TREEVAE_DATA)" in text
+    assert "treevae data NAME --download" in text  # the folder is named already
+
+
+def test_the_list_without_a_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TREEVAE_DATA", raising=False)
+    text = listed()
+    assert "pass --root FOLDER, or set $TREEVAE_DATA" in text
+    assert "treevae data NAME --root FOLDER --download" in text
+    for name in MAKERS:
+        assert re.search(rf"^{name} +not there: ", text, re.MULTILINE)
+    assert re.search(r"digits +1,437 +360 +10 +come with scikit-learn", text)
+    assert [line.split()[0] for line in listed("digits").splitlines()] == ["name", "digits"]  # and nothing of folders
+    assert "treevae data NAME --root FOLDER" in listed("mnist", "--download", code=1)
 
 
 # -- the real files, where they are -----------------------------------------------------------------------------
@@ -916,9 +1013,13 @@ def test_the_list_of_named_sets(server: Server, made: Path, tmp_path: Path, monk
 def test_the_real_set_is_that_of_the_paper(name: str) -> None:
     if survey(name).folder is None:
         pytest.skip(f"{name} is not there")
-    found = load(name)
-    assert found.note == ""
-    assert (len(found.x_train), len(found.x_test), len(found.class_names)) == SOURCES[name].size
+    found, states = load(name), list(survey(name).files.values())
+    if name in ("mnist", "fashion"):
+        assert states == ["ok"] * 4
+    n_other = states.count("differs")  # CIFAR's pickles, say, may have been written anew
+    said = f"{n_other} of {len(states)} files with a published checksum differ from it"
+    assert found.note == (said if n_other else "")
+    assert found.size == SOURCES[name].size
     assert set(found.y_train.tolist()) == set(found.y_test.tolist()) == set(range(len(found.class_names)))
     total = {"omniglot": 32_460, "omniglot5": 4_160, "news20": 18_846}
     assert len(found.x_train) + len(found.x_test) == total.get(name, len(found.x_train) + 10_000)

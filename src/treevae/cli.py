@@ -107,10 +107,11 @@ def data(
 
     \b
     Example:
+      treevae data
       treevae data --root ~/data
       treevae data mnist news20 --root ~/data --download
     """
-    from .data.sets import ROOT, SOURCES, data_root, fetch_missing, source_of, survey
+    from .data.sets import SOURCES, fetch_missing, named_root, source_of, survey
 
     chosen = [source_of(name).name for name in names or SOURCES]  # a wrong name is said before anything is fetched
     if download:
@@ -122,22 +123,33 @@ def data(
         except KeyboardInterrupt:
             typer.echo("Interrupted: nothing was kept of the file that was being fetched.", err=True)
             raise typer.Exit(INTERRUPTED) from None
-    below = data_root(root)
+    below = named_root(root)
     found = [survey(name, below) for name in chosen]
-    typer.echo(f"Data sets below {below}{f' (${ROOT})' if root is None else ''}\n")
+    if any(one.source.folders for one in found):
+        typer.echo(_where(root, below) + "\n")
     typer.echo(f"{'name':<10} {'train':>7} {'test':>7} {'classes':>7}  {'folder':<20} files")
     typer.echo("\n".join(_row(one, below) for one in found))
     if any(one.source.folders and one.folder is None for one in found):
-        typer.echo("\nTo get one: treevae data NAME --download. For CelebA that says how to get it by hand.")
+        named = "" if below is not None and root is None else f" --root {below or 'FOLDER'}"
+        typer.echo(f"\nTo get one: treevae data NAME{named} --download. For CelebA that says how to get it by hand.")
 
 
-def _row(found: Survey, root: Path) -> str:
+def _where(root: Path | None, below: Path | None) -> str:
+    """Where data sets are looked for, given the folder on the command line and the one that is used."""
+    from .data.sets import ROOT
+
+    if below is None:
+        return f"No folder of data sets is named: pass --root FOLDER, or set ${ROOT}."
+    return f"Data sets below {below}{f' (${ROOT})' if root is None else ''}"
+
+
+def _row(found: Survey, root: Path | None) -> str:
     """A line of the list of data sets."""
     source, size = found.source, found.size
     if size is None:
         what = f"incomplete: {found.fault}" if found.folder else f"not there: {source.about}"
         return f"{source.name:<10} {what}"
-    folder = "" if found.folder is None else str(found.folder.relative_to(root))
+    folder = "" if found.folder is None or root is None else str(found.folder.relative_to(root))
     files = _file_states(list(found.files.values())) if source.folders else "come with scikit-learn"
     if size != source.size:
         files += f"; the paper has {source.size.train:,} + {source.size.test:,} samples"
@@ -175,8 +187,11 @@ def predict(
       treevae predict flowers new.csv -o labels.csv --groups 2
     """
     from .data.files import read
+    from .data.sets import check_not_a_set
 
-    model, table = load_model(run), read(data, drop or ())
+    model = load_model(run)
+    check_not_a_set(data, by_name=False)
+    table = read(data, drop or ())
     check_parent(out)
     X = table.frame if hasattr(model, "feature_names_in_") else table.X
     labels = model.predict(X, level=level, n_groups=groups)

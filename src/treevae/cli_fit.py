@@ -207,6 +207,7 @@ def _read_samples(settings: dict[str, Any], start: bool) -> tuple[Table, DataSet
     """The samples to fit, the data set that they are the training part of, if they are, and where they were found."""
     from .data import load
     from .data.files import Table, read
+    from .data.sets import check_not_a_set
 
     if settings.get("set"):
         known = load(settings["data"], settings["found_at"] or None)
@@ -215,6 +216,7 @@ def _read_samples(settings: dict[str, Any], start: bool) -> tuple[Table, DataSet
         where = f" in {settings['found_at']}" if settings["found_at"] else ""
         return Table(known.x_train), known, f"the training part of {known.name}{where}"
     path = Path(settings["data"] if start or not os.path.exists(settings["found_at"]) else settings["found_at"])
+    check_not_a_set(path)
     return read(path, settings["drop"]), None, str(path)
 
 

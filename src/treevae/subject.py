@@ -12,7 +12,7 @@ import numpy as np
 
 from .data import fashion_sample
 from .data.files import DataFileError, read
-from .data.sets import load
+from .data.sets import check_not_a_set, load
 from .recipes import RECIPES
 from .view.snapshot import Snapshot, snapshot
 
@@ -106,6 +106,7 @@ def subject_of(
     if settings.get("set"):
         return Subject.of_set(load(settings["data"], root or settings["found_at"] or None))
     if data is not None:
+        check_not_a_set(data)
         return Subject.of_file(model, data, drop, label, settings["drop"])
     path = next((path for name in ("found_at", "data") if (path := Path(settings[name])).exists()), None)
     if path is None:

@@ -5,9 +5,6 @@ The files are pickles; pickles.py reads them without running anything.
 
 from __future__ import annotations
 
-import pickletools
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +12,13 @@ import numpy as np
 
 from .dataset import DataSet, Size, Source
 from .download import Download
-from .pickles import MOST_OPERATIONS, read_pickle
+from .pickles import read_pickle
 from .refusal import DataFileError
 
 SIDE, CHANNELS = 32, 3
 N_BYTES = CHANNELS * SIDE * SIDE  # of an image, stored as (channel, row, column)
 LARGEST = 1 << 29  # bytes of a file; the largest published one has 155 million
 LARGEST_NAMES = 1 << 20  # bytes of a file with names of classes; the largest published one has 1,500
-BEFORE_PIXELS = 1 << 23  # bytes of a file in which the shape of its array stands, before the array itself
 
 
 def _unpickle(path: Path, largest: int = LARGEST) -> dict[str, Any]:
@@ -80,29 +76,6 @@ def _names(path: Path, key: str) -> tuple[str, ...]:
     return tuple(name.decode(errors="replace") if isinstance(name, bytes) else name for name in found)
 
 
-def _n_images(path: Path) -> int:
-    """How many images a batch holds: the shape of its array stands before its bytes."""
-    if not path.is_file():
-        raise DataFileError(f"{path} is not there")
-    last: list[Any] = [None, None]
-    with path.open("rb") as file:
-        start = file.read(BEFORE_PIXELS)
-    try:
-        for opcode, argument, _ in islice(pickletools.genops(start), MOST_OPERATIONS):
-            if opcode.name == "TUPLE2" and last[1] == N_BYTES and type(last[0]) is int:
-                if not 0 < last[0] <= LARGEST // N_BYTES:
-                    raise ValueError(f"it says that it holds less than 1 image, or more than {LARGEST // N_BYTES:,}")
-                return last[0]
-            last = [last[1], argument]
-    except ValueError as error:
-        raise DataFileError(f"{path} is no CIFAR file, or is cut short or damaged: {error}") from error
-    raise DataFileError(f"{path} holds no array of images with {N_BYTES:,} bytes each")
-
-
-def _count(folder: Path, train: tuple[str, ...], test: str, n_classes: int) -> Size:
-    return Size(sum(_n_images(folder / file) for file in train), _n_images(folder / test), n_classes)
-
-
 TRAIN10 = tuple(f"data_batch_{i}" for i in range(1, 6))
 
 
@@ -155,7 +128,6 @@ CIFAR10 = Source(
     "photographs, 32 × 32 in colour",
     Size(50_000, 10_000, 10),
     _read10,
-    partial(_count, train=TRAIN10, test="test_batch", n_classes=10),
     folders=("cifar-10-batches-py",),
     parts=tuple(MD5_10),
     md5=MD5_10,
@@ -174,7 +146,6 @@ CIFAR100 = Source(
     "photographs, 32 × 32 in colour, in 20 superclasses",
     Size(50_000, 10_000, 20),
     _read100,
-    partial(_count, train=("train",), test="test", n_classes=20),
     folders=("cifar-100-python",),
     parts=tuple(MD5_100),
     md5=MD5_100,

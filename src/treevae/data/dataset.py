@@ -15,6 +15,14 @@ SEED = 0  # of every split that is ours and not the publishers'
 TEST_SHARE = 0.2  # of every such split, as the paper takes it for Omniglot
 
 
+class Size(NamedTuple):
+    """Numbers of samples and classes."""
+
+    train: int
+    test: int
+    classes: int
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class DataSet:
     """Samples in two parts with their classes; what a set does not have is None."""
@@ -32,21 +40,18 @@ class DataSet:
     attributes_train: np.ndarray | None = None  # (n, attributes) bool
     attributes_test: np.ndarray | None = None
     attribute_names: tuple[str, ...] | None = None
-    note: str = ""  # in what it is not the published set
+    note: str = ""  # in what it is known not to be the published set
     vectorize: Callable[[Sequence[str]], np.ndarray] | None = None  # turns texts into samples, where these were texts
+
+    @property
+    def size(self) -> Size:
+        """How many samples and classes it has."""
+        return Size(len(self.x_train), len(self.x_test), len(self.class_names))
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.x_train.shape[1:]))
         size = f"{len(self.x_train):,} + {len(self.x_test):,} samples of {shape}, {len(self.class_names)} classes"
         return f"DataSet({self.name}: {size}{self.note and '; ' + self.note})"
-
-
-class Size(NamedTuple):
-    """Numbers of samples and classes."""
-
-    train: int
-    test: int
-    classes: int
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Source:
     about: str
     size: Size  # as the paper used it
     read: Callable[[Path], DataSet]  # from its folder
-    count: Callable[[Path], Size]  # in its folder, without reading the samples
+    count: Callable[[Path], Size] | None = None  # in its folder, where reading all the samples would take long
     folders: tuple[str, ...] = ()  # below the root, where it may lie; a download goes into the first
     parts: tuple[str, ...] = ()  # what lies in its folder; a file may also be gzipped
     md5: Mapping[str, str] = field(default_factory=dict)  # of files in its folder, as published, unzipped

@@ -22,4 +22,4 @@ def _read(folder: Path) -> DataSet:
     return DataSet("digits", x[train], y[train], x[test], y[test], NAMES)
 
 
-DIGITS = Source("digits", "handwritten digits, 8 × 8, from scikit-learn", SIZE, _read, lambda folder: SIZE)
+DIGITS = Source("digits", "handwritten digits, 8 × 8, from scikit-learn", SIZE, _read)

@@ -37,12 +37,6 @@ def _read(folder: Path, name: str, class_names: tuple[str, ...]) -> DataSet:
     return DataSet(name, x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), class_names)
 
 
-def _count(folder: Path, class_names: tuple[str, ...]) -> Size:
-    """What the headers of the image files say, if the files are as long as that."""
-    train, test = (_shape_of(_path(folder, file))[0] for file in (FILES[0], FILES[2]))
-    return Size(train, test, len(class_names))
-
-
 def _path(folder: Path, file: str) -> Path:
     """The file, or its gzipped form where only that is there."""
     plain, zipped = folder / file, folder / f"{file}.gz"
@@ -114,7 +108,6 @@ def _source(
         about,
         Size(60_000, 10_000, 10),
         read=partial(_read, name=name, class_names=class_names),
-        count=partial(_count, class_names=class_names),
         folders=(f"{folder}/raw", folder),
         parts=FILES,
         md5={file: sums[file] for file in FILES},

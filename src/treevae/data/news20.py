@@ -26,9 +26,6 @@ def _read(folder: Path) -> DataSet:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     train, test = _messages(folder)
-    if list(train) != list(test):
-        one_sided = ", ".join(sorted(set(train) ^ set(test)))
-        raise DataFileError(f"{folder} has groups in only one of {' and '.join(PARTS)}: {one_sided}; expected in both")
     vectorizer = TfidfVectorizer(max_features=N_WORDS, dtype=np.float32)
     try:
         x_train = vectorizer.fit_transform(_texts(train))
@@ -60,26 +57,29 @@ def _count(folder: Path) -> Size:
     return Size(sum(map(len, train.values())), sum(map(len, test.values())), len(train))
 
 
-def _messages(folder: Path) -> list[dict[str, list[Path]]]:
-    """The files of each group, both in alphabetical order, for the training and the test part."""
-    parts = []
-    for part in PARTS:
-        if not (folder / part).is_dir():
-            raise DataFileError(f"{folder / part} is not there, expected a folder with one folder for each newsgroup")
-        groups = sorted(group for group in (folder / part).iterdir() if group.is_dir())
-        found = {group.name: _visible(group) for group in groups}
-        if not found or not all(found.values()):
-            empty = ", ".join(name for name, files in found.items() if not files) or "it"
-            raise DataFileError(
-                f"{folder / part} is not complete: {empty} has no messages, expected some in each group"
-            )
-        sizes = {file: file.stat().st_size for files in found.values() for file in files}
-        if (largest := max(sizes, key=sizes.__getitem__)) and sizes[largest] > LARGEST_MESSAGE:
-            raise DataFileError(f"{largest} has {sizes[largest]:,} bytes, expected at most {LARGEST_MESSAGE:,}")
-        if (total := sum(sizes.values())) > LARGEST_PART:
-            raise DataFileError(f"{folder / part} has {total:,} bytes, expected at most {LARGEST_PART:,}")
-        parts.append(found)
-    return parts
+def _messages(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
+    """The files of each group for the training and for the test part, which have the same groups."""
+    train, test = (_messages_of(folder / part) for part in PARTS)
+    if list(train) != list(test):
+        one_sided = ", ".join(sorted(set(train) ^ set(test)))
+        raise DataFileError(f"{folder} has groups in only one of {' and '.join(PARTS)}: {one_sided}; expected in both")
+    return train, test
+
+
+def _messages_of(part: Path) -> dict[str, list[Path]]:
+    """The files of each group, both in alphabetical order."""
+    if not part.is_dir():
+        raise DataFileError(f"{part} is not there, expected a folder with one folder for each newsgroup")
+    found = {group.name: _visible(group) for group in sorted(part.iterdir()) if group.is_dir()}
+    if not found or not all(found.values()):
+        empty = ", ".join(name for name, files in found.items() if not files) or "it"
+        raise DataFileError(f"{part} is not complete: {empty} has no messages, expected some in each group")
+    sizes = {file: file.stat().st_size for files in found.values() for file in files}
+    if (largest := max(sizes, key=sizes.__getitem__)) and sizes[largest] > LARGEST_MESSAGE:
+        raise DataFileError(f"{largest} has {sizes[largest]:,} bytes, expected at most {LARGEST_MESSAGE:,}")
+    if (total := sum(sizes.values())) > LARGEST_PART:
+        raise DataFileError(f"{part} has {total:,} bytes, expected at most {LARGEST_PART:,}")
+    return found
 
 
 def _visible(group: Path) -> list[Path]:

@@ -178,17 +178,19 @@ def _free_memory() -> None:
 def without_data(names: Iterable[str], root: Path | None) -> dict[str, str]:
     """Those of some data sets that are not on this machine, each with what can be done."""
     from ..data.files import DataFileError
-    from ..data.sets import source_of, survey
+    from ..data.sets import is_there
 
     missing = {}
     for name in dict.fromkeys(names):
         try:
-            there = not source_of(name).folders or survey(name, root).folder is not None
+            there = is_there(name, root)
         except DataFileError as error:
             missing[name] = str(error)
         else:
             if not there:
-                missing[name] = f"it is not below the folder of data sets; get it with: treevae data {name} --download"
+                where = "" if root is None else f" --root {root}"
+                get_it = f"treevae data {name}{where} --download"
+                missing[name] = f"it is not below the folder of data sets; get it with: {get_it}"
     return missing
 
 
