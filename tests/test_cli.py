@@ -4,6 +4,7 @@ import csv
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -173,6 +174,14 @@ def test_fit_on_pictures_names_them_and_draws_the_tree(pictures: Path, picture_r
     assert [row[0] for row in rows_of(picture_run / "labels.csv")[1:]] == [f"{i:02}.png" for i in range(40)]
     with Image.open(picture_run / "tree.png") as picture:
         assert min(picture.size) > 100
+
+
+def test_a_folder_with_the_name_of_a_data_set_is_that_folder(pictures: Path, tmp_path: Path, monkeypatch) -> None:
+    shutil.copytree(pictures, tmp_path / "digits")
+    monkeypatch.chdir(tmp_path)
+    said = treevae("fit", "./digits", "-o", "run", *TINY)
+    assert "Read 40 samples" in said
+    assert "40 samples" in treevae("report", "run", "--data", "./digits", "--title", "ours")
 
 
 def test_fit_keeps_a_model_that_is_there_unless_forced(data: Path, tmp_path: Path) -> None:

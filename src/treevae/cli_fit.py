@@ -30,7 +30,7 @@ FIT_HELP = DATA_HELP + " Or a data set of the paper by name, with its recipe: se
 
 def fit(
     context: typer.Context,
-    data: Annotated[Path | None, typer.Argument(metavar="DATA", help=FIT_HELP)] = None,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help=FIT_HELP)] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="The folder to write.")] = None,
     root: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies; by default what $TREEVAE_DATA says.")
@@ -122,15 +122,15 @@ def fit(
         "device": device,
         "random_state": seed,
     }
-    settings = {"data": str(data), "found_at": str(data.resolve()), "drop": drop or [], "options": options}
-    if str(data) in RECIPES:  # a folder of that name is ./NAME
+    settings = {"data": data, "found_at": str(Path(data).resolve()), "drop": drop or [], "options": options}
+    if data in RECIPES:  # a folder of that name is ./NAME
         from .data.sets import data_root, source_of
 
         given = _given(context)
         if drop:
             raise ValueError(f"--drop is for tables of your own; {data} is a data set")
-        recipe = {name: value for name, value in RECIPES[str(data)].items() if name not in given}
-        found_at = str(data_root(root).resolve()) if source_of(str(data)).folders else ""  # digits need none
+        recipe = {name: value for name, value in RECIPES[data].items() if name not in given}
+        found_at = str(data_root(root).resolve()) if source_of(data).folders else ""  # digits need none
         settings |= {"found_at": found_at, "options": options | recipe, "set": True}
     elif root is not None:
         raise ValueError(f"--root is for data sets: {', '.join(RECIPES)}; {data} is none of them")

@@ -83,13 +83,14 @@ class Subject:
 def subject_of(
     model: TreeVAE,
     run: Path,
-    data: Path | None = None,
+    data: str | None = None,
     root: Path | None = None,
     drop: Sequence[str] | None = None,
     label: str | None = None,
 ) -> Subject:
     """The samples of a run: those it remembers, or others that ``data`` names, a file, a folder or a data set.
 
+    The name of a data set is that; a folder of the same name is ``./NAME``.
     Of a data set, which is found below ``root``, the test samples are taken; they have no columns to drop or to name.
     """
     settings = _settings(run, data)
@@ -106,25 +107,25 @@ def subject_of(
     if settings.get("set"):
         return Subject.of_set(load(settings["data"], root or settings["found_at"] or None))
     if data is not None:
-        check_not_a_set(data)
-        return Subject.of_file(model, data, drop, label, settings["drop"])
+        check_not_a_set(Path(data))
+        return Subject.of_file(model, Path(data), drop, label, settings["drop"])
     path = next((path for name in ("found_at", "data") if (path := Path(settings[name])).exists()), None)
     if path is None:
         raise DataFileError(f"the samples of {run} are not at {settings['found_at']} any more; name them with --data")
     return Subject.of_file(model, path, drop, label, settings["drop"])
 
 
-def _settings(run: Path, data: Path | None) -> dict[str, Any]:
+def _settings(run: Path, data: str | None) -> dict[str, Any]:
     """What the run remembers of its samples; or what is known of others, which may come without columns it left out."""
     if data is None:
         return _remembered(run)
-    if str(data) in RECIPES:
-        return {"data": str(data), "found_at": "", "drop": [], "set": True}
+    if data in RECIPES:
+        return {"data": data, "found_at": "", "drop": [], "set": True}
     try:
         drop = _remembered(run)["drop"]
     except DataFileError:  # it remembers nothing
         drop = []
-    return {"data": str(data), "found_at": "", "drop": drop}
+    return {"data": data, "found_at": "", "drop": drop}
 
 
 def _remembered(run: Path) -> dict[str, Any]:
