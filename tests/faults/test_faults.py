@@ -156,7 +156,7 @@ def nudged(x: torch.Tensor) -> torch.Tensor:
 
 
 def twisted(x: torch.Tensor) -> torch.Tensor:
-    return x.flip(1)
+    return nudged(x.flip(1))
 
 
 CONTRASTIVE = QUICK | {"augment": nudged, "contrastive_weight": 5.0}
