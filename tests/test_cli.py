@@ -181,7 +181,7 @@ def test_a_folder_with_the_name_of_a_data_set_is_that_folder(pictures: Path, tmp
     monkeypatch.chdir(tmp_path)
     said = treevae("fit", "./digits", "-o", "run", *TINY)
     assert "Read 40 samples" in said
-    assert "40 samples" in treevae("report", "run", "--data", "./digits", "--title", "ours")
+    assert "40 samples" in treevae("report", "run", "--data", "./digits", "--map", "pca")
 
 
 def test_fit_keeps_a_model_that_is_there_unless_forced(data: Path, tmp_path: Path) -> None:
