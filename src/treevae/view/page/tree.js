@@ -180,7 +180,8 @@ export class TreeView {
     const first = isFirst(this.bundle, node.id);
     const where = upright ? (first ? "before" : "after") : first ? "above" : "below";
     const beyond = Math.max(0, (share * most) / 2 - 0.4 * this.rem); // of the knob, that its branches reach
-    const width = upright ? roomBeside(this.bundle, this.layout, node.id).room - 1.1 * this.rem - beyond : level * 0.95;
+    const width = upright
+      ? roomBeside(this.bundle, this.layout, node.id).room - 1.1 * this.rem - beyond : level * 0.95;
     const named = !node.name.startsWith("Clusters") && width > 4 * this.rem;
     return [knob, element("span", { class: `caption ${where}`, style: { "max-width": `${width}px`, "--beyond": `${beyond}px` } },
       element("b", {}, percent(share)), named ? element("span", {}, node.name) : null)];
