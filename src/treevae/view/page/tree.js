@@ -183,7 +183,8 @@ export class TreeView {
     const width = upright
       ? roomBeside(this.bundle, this.layout, node.id).room - 1.1 * this.rem - beyond : level * 0.95;
     const named = !node.name.startsWith("Clusters") && width > 4 * this.rem;
-    return [knob, element("span", { class: `caption ${where}`, style: { "max-width": `${width}px`, "--beyond": `${beyond}px` } },
+    const style = { "max-width": `${width}px`, "--beyond": `${beyond}px` };
+    return [knob, element("span", { class: `caption ${where}`, style },
       element("b", {}, percent(share)), named ? element("span", {}, node.name) : null)];
   }
 
