@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_digits
 
 from treevae import Tree, TreeVAE, plot
@@ -77,18 +78,20 @@ def test_the_map_shows_every_sample_once(models):
 
 
 def test_umap_is_asked_for_two_dimensions_and_missed_politely(monkeypatch):
-    asked = {}
+    asked, threads = {}, torch.get_num_threads()
 
     class Umap:
         def __init__(self, **how):
             asked.update(how)
 
         def fit_transform(self, x):
+            torch.set_num_threads(threads + 1)  # as the real one does, by numba
             return x[:, :2]
 
     monkeypatch.setitem(sys.modules, "umap", types.SimpleNamespace(UMAP=Umap))
     assert flat_map(np.ones((5, 8)), "umap", 3).shape == (5, 2)
     assert asked == {"n_neighbors": 4, "n_components": 2, "random_state": 3, "n_jobs": 1}
+    assert torch.get_num_threads() == threads
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(ImportError, match=r"pip install 'treevae\[maps\]'"):
         flat_map(np.ones((5, 8)), "umap", 3)

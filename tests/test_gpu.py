@@ -356,7 +356,7 @@ def test_a_captured_contrastive_step_is_the_step(kind, monkeypatch):
         else:
             objective = WholeTree(module, data, views, "both")
         before = weights(objective.network)
-        training = Training(objective, data, stage, 64, [7, 8] if kind == "stacked" else [7], 100.0)
+        training = Training(objective, data, stage, 32, [7, 8] if kind == "stacked" else [7], 100.0)
         if not graphs:
             monkeypatch.setattr(Stepper, "_capture", lambda self: None)
         means = [done.means for done in training.run() if done is not None]

@@ -188,7 +188,7 @@ class Watched:
 
     def __init__(self, objective: WholeTree | SubtreeOnSubset, samples: Samples, weight: float) -> None:
         stage = Stage("s", 1, kl_step=0.0, kl_start=0.3, learning_rate=0.0, drop_after=9, weight_decay=0.0)
-        training = Training(objective, samples, stage, 2 * len(samples), [5], weight)
+        training = Training(objective, samples, stage, len(samples), [5], weight)
         stepper = training._stepper
         draw, step = stepper._noise.draw, stepper.adam.step
 
@@ -304,7 +304,7 @@ def test_training_pulls_views_together():
     module = TreeVAEModule(PROJECTED, [Tree().split(0)], torch.Generator().manual_seed(0))
     objective = WholeTree(module, samples, Views(noisy, (5,), 2), "bottom_up")
     stage = Stage("s", 8, kl_step=0.0, learning_rate=3e-3, drop_after=99)
-    done = [d.means["contrast_bottom_up"] for d in Training(objective, samples, stage, 64, [0], 10.0).run() if d]
+    done = [d.means["contrast_bottom_up"] for d in Training(objective, samples, stage, 32, [0], 10.0).run() if d]
     assert done[-1] < done[0] - 0.1
 
 

@@ -279,7 +279,7 @@ def _write_grid(out: Path, images: np.ndarray) -> None:
 
 
 def _last_elbo(model: TreeVAE) -> str:
-    """The ELBO in the last epoch in which the whole tree was trained: with a contrastive loss, that of the first."""
+    """The ELBO in the last epoch in which a whole tree was trained: with a contrastive loss, the first."""
     epochs = [event for event in model.history_ if event["event"] == "EpochEnded" and event["leaf"] is None]
     last, arch = epochs[-1], model.module_.arch
     elbo = last["reconstruction"] - last["kl_root"] - last["kl_nodes"] - last["kl_decisions"]
@@ -287,7 +287,7 @@ def _last_elbo(model: TreeVAE) -> str:
     units = " of scaled features" if scaled else ""
     where = f"epoch {last['epoch']} of {last['epochs']} of the stage {last['stage']!r}"
     if last["contrast_routers"] is not None:
-        where += ", with two leaves, on augmented samples"
+        where += f", {'with two leaves, ' if model.tree is None else ''}on augmented samples"
     return f"{elbo:.1f} nats a sample{units}, in training ({where})"
 
 

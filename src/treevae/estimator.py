@@ -34,13 +34,12 @@ from .training.growing import Grove
 from .training.plan import Plan
 from .training.runfolder import RunFolder, fingerprint
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
-from .training.views import Augment, Views
+from .training.views import Augment, Views, check_that_views_differ
 from .tree import Tree
 
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
 LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
-TRIALS = 4  # of an augmentation, before its views are called equal
 
 
 class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -394,7 +393,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
                 "clamp them, or fit with another likelihood"
             )
         if self.contrastive_weight > 0:
-            _check_that_views_differ(Views(augment, form.shape, 2), first)
+            check_that_views_differ(augment, form.shape, first)
         return views.held
 
     def _augmentation(self) -> Augment | None:
@@ -412,11 +411,11 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _warn_of_norms_left_behind(self) -> None:
         momentum, plan, n = LAYER_DEFAULTS[self.layer_defaults].momentum, self.plan_, len(self.labels_)
-        trained = [plan.first.epochs * n] if plan.final is None else [plan.final.epochs * n]
+        trained = [(plan.first if plan.final is None else plan.final, n)]
         if plan.final is None:  # norms of a subtree see its own samples only
             chosen = (event for event in self.history_ if event["event"] == LeafChosen.__name__)
-            trained += [plan.subtree.epochs * event["samples"] for event in chosen]
-        steps = min(trained) // plan.samples_per_step
+            trained += [(plan.subtree, event["samples"]) for event in chosen]
+        steps = min(stage.epochs * (n // plan.samples_per_step) for stage, n in trained)
         if self.layer_defaults != "torch" and momentum**steps > LEFT_BEHIND:
             warnings.warn(
                 f"a stage had {steps} steps, and layer_defaults={self.layer_defaults!r} keeps {momentum} of "
@@ -710,19 +709,6 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
         return model
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
-
-
-def _check_that_views_differ(views: Views, x: torch.Tensor) -> None:
-    """Raise if an augmentation makes two views of samples, (1, sample, feature), that are always equal."""
-    for trial in range(TRIALS):
-        views.draw(x, [trial])
-        one, other = views.held[0].chunk(2)
-        if not torch.equal(one, other):
-            return
-    raise ValueError(
-        f"augment gave two equal views of the first samples {TRIALS} times, and the contrastive loss compares views "
-        "that differ; let it draw something from torch at every call, or set contrastive_weight=0"
-    )
 
 
 def _winners(module: TreeVAEModule) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -428,7 +428,7 @@ class Grove:
         best = min(groups, key=lambda group: (group[0], -len(groups[group])))
         arch = self.runs[0].module.arch
         derived = len(groups[best]) * (2 * sum(arch.latent_dims) + 2 * max(self.runs[0].module.bottom_up.d_dims))
-        fits = self.samples.window(derived, self.plan.batch_size) is None
+        fits = self.samples.window(derived, self.plan.samples_per_step) is None
         return groups[best] if fits else groups[best][:1]
 
     def _begin(self, anew: bool = True) -> Training:
@@ -446,7 +446,7 @@ class Grove:
         objective = objective_of(runs, self._tasks, network, self.samples, views, contrast)
         seeds = [task.seed for task in self._tasks]
         stage, weight = self._tasks[0].stage, plan.contrastive_weight
-        return Training(objective, self.samples, stage, plan.batch_size, seeds, weight)
+        return Training(objective, self.samples, stage, plan.samples_per_step, seeds, weight)
 
     def _taken_out(self, network: TreeVAEModule | Subtree, run: int) -> TreeVAEModule | Subtree:
         """What was trained for one of the members."""

@@ -49,7 +49,7 @@ class Training:
     stage : Stage
         For how long, and with which weights.
     batch_size : int
-        Rows in a step: samples, or views of samples where these are augmented. A last short batch is dropped.
+        Samples in a step, each in as many views as the objective has. A last short batch is dropped.
     seeds : sequence of int
         One for each run.
     contrastive_weight : float
@@ -66,8 +66,7 @@ class Training:
         contrastive_weight: float = 0.0,
     ) -> None:
         self.objective, self.stage, self.seeds = objective, stage, list(seeds)
-        n_views = 1 if objective.views is None else objective.views.n
-        self._batch_size = min(max(batch_size // n_views, 1), *objective.n_samples)
+        self._batch_size = min(batch_size, *objective.n_samples)
         self._steps = [n // self._batch_size for n in objective.n_samples]  # of an epoch
         self.epoch, self.step = [0] * len(self.seeds), [0] * len(self.seeds)
         self._window = samples.window(objective.n_derived * len(self.seeds), self._batch_size)

@@ -44,7 +44,7 @@ class Plan:
     final: Stage | None  # the whole tree, at the end
     whole_every: int = 3
     n_leaves: int = 10
-    batch_size: int = 256
+    batch_size: int = 256  # rows in a step: samples, or views of them
     n_init: int = 1  # candidates for the first tree and for every split
     leaf_rule: str = "samples"  # which leaf is split: most samples, most loss, or most gain in a trial
     # the candidate kept: lowest loss as trained, at KL weight 1 (elbo), or that on samples held out; surest router;
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def samples_per_step(self) -> int:
-        """Samples in a batch: a contrastive loss sees each of them twice."""
+        """Samples whose views make a batch: a contrastive loss sees each of them twice."""
         return self.batch_size // 2 if self.contrastive_weight > 0 else self.batch_size
 
     @property

@@ -9,6 +9,7 @@ from torch import Tensor
 
 Augment = Callable[[Tensor], Tensor]  # (n, *shape of a sample) -> the same, each sample changed in its own way
 AUGMENTATION = -3  # what a run's seed is mixed with
+TRIALS = 4  # of an augmentation, before its views are called equal
 
 
 class Views:
@@ -54,3 +55,17 @@ class Views:
                 f"augment must return a batch of the shape it was given, {tuple(samples.shape)}; it returned {got}"
             )
         return seen
+
+
+def check_that_views_differ(augment: Augment, shape: Sequence[int], x: Tensor) -> None:
+    """Raise if an augmentation makes two views of samples, (1, sample, feature), that are always equal."""
+    views = Views(augment, shape, 2)
+    for trial in range(TRIALS):
+        views.draw(x, [trial])
+        one, other = views.held[0].chunk(2)
+        if not torch.equal(one, other):
+            return
+    raise ValueError(
+        f"augment gave two equal views of the first samples {TRIALS} times, and the contrastive loss compares views "
+        "that differ; let it draw something from torch at every call, or set contrastive_weight=0"
+    )

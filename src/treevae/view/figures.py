@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from ..data.arrays import InputForm, as_array
 from .average import average_distances
@@ -103,7 +104,11 @@ def flat_map(embedding: np.ndarray, method: str, random_state: Any) -> np.ndarra
     except ImportError as error:
         raise ImportError("method='umap' needs umap-learn: pip install 'treevae[maps]'; or take 'pca'") from error
     near = min(NEIGHBOURS, len(embedding) - 1)  # UMAP would do the same, and warn of it
-    return UMAP(n_neighbors=near, n_components=2, random_state=random_state, n_jobs=1).fit_transform(embedding)
+    threads = torch.get_num_threads()
+    try:
+        return UMAP(n_neighbors=near, n_components=2, random_state=random_state, n_jobs=1).fit_transform(embedding)
+    finally:
+        torch.set_num_threads(threads)  # UMAP leaves as many as there are cores
 
 
 def history(model: TreeVAE) -> Figure:
