@@ -16,6 +16,7 @@ import torch.nn.functional as F
 
 from treevae.model import kernels
 from treevae.model.convolutions import Norm, enlarged, halved
+from treevae.model.cpu import LEAKY_SLOPE
 from treevae.model.kernels import (
     adam,
     bands,
@@ -31,6 +32,7 @@ from treevae.model.kernels import (
     posterior,
     weigh,
 )
+from treevae.model.kernels.layers import _NormLeaky
 from treevae.model.layout import RowSums
 from treevae.model.stack import LAYER_DEFAULTS
 
@@ -122,7 +124,7 @@ class TestKernels:
         stats = torch.zeros(1, 4, device=DEVICE), torch.zeros(1, 4, device=DEVICE)
         y = norm_leaky(x, torch.ones_like(stats[0]), torch.zeros_like(stats[0]), *stats, *TORCHS)
         torch.testing.assert_close(stats[1].double(), 0.1 * x.double().var(1), rtol=1e-3, atol=0)
-        centred = torch.where(y > 0, y, y / kernels.LEAKY_SLOPE)
+        centred = torch.where(y > 0, y, y / LEAKY_SLOPE)
         torch.testing.assert_close(centred.var(1, correction=0), torch.ones_like(stats[0]), rtol=2e-3, atol=0)
 
     def test_norm_leaky_takes_any_layout(self):
@@ -163,7 +165,7 @@ class TestKernels:
         for dtype in (torch.bfloat16, torch.float32):
             inputs = [x.to(dtype).requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
             stats = draw(n, f, seed=3).to(DEVICE), draw(n, f, seed=4).exp().to(DEVICE)
-            y = kernels._NormLeaky.apply(*inputs, *stats, *TORCHS)  # the interpreter has no CUDA tensors to choose by
+            y = _NormLeaky.apply(*inputs, *stats, *TORCHS)  # the interpreter has no CUDA tensors to choose by
             assert y.dtype == dtype
             dx, *others = torch.autograd.grad(y, inputs, dy.to(dtype))
             assert dx.dtype == dtype
@@ -414,8 +416,8 @@ def test_cpu_tensors_take_the_plain_path():
 
 
 def test_plain_forces_the_twins_and_ends(monkeypatch):
-    monkeypatch.setattr(kernels, "_interpreted", True)
-    monkeypatch.setattr(kernels, "triton", object())
+    monkeypatch.setattr(kernels.launch, "_interpreted", True)
+    monkeypatch.setattr(kernels.launch, "triton", object())
     assert fused(torch.zeros(1))
     assert not fused(torch.zeros(1, dtype=torch.float64))
     with plain():
@@ -424,7 +426,7 @@ def test_plain_forces_the_twins_and_ends(monkeypatch):
 
 
 def test_no_noise_without_triton(monkeypatch):
-    monkeypatch.setattr(kernels, "triton", None)
+    monkeypatch.setattr(kernels.step, "triton", None)
     one = torch.zeros(1, dtype=torch.int64)
     with pytest.raises(RuntimeError, match="Generator"):
         noise(one, one, one.int(), one.int(), 2, 2)
@@ -534,7 +536,7 @@ def test_the_plain_norm_is_torchs(norms):
         mean, var = (part.view(-1) for part in statistics[1])
         epsilon, momentum = norms
         normed = F.batch_norm(flat, mean, var, weight.view(-1), bias.view(-1), True, 1 - momentum, epsilon)
-        return F.leaky_relu(normed, kernels.LEAKY_SLOPE).view(rows, n, f).transpose(0, 1)
+        return F.leaky_relu(normed, LEAKY_SLOPE).view(rows, n, f).transpose(0, 1)
 
     ours = run(lambda *inputs: norm_leaky(*inputs, *statistics[0], *norms), [x, weight, bias])
     for mine, theirs in zip(ours + statistics[0], run(torchs, [x, weight, bias]) + statistics[1], strict=True):
