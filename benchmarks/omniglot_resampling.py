@@ -20,21 +20,18 @@ from treevae.baselines.ladder import VAE
 from treevae.data import load, omniglot
 from treevae.experiments.records import elbo_terms
 
-SCALE = omniglot.SIDE_IN_FILES / omniglot.SIDE
 
-
-def points(image: Any) -> Any:
-    """Bilinear between four pixels, the others unseen: what some libraries do where no filter is widened."""
-    size = (omniglot.SIDE, omniglot.SIDE)
-    return image.transform(size, Image.Transform.AFFINE, (SCALE, 0, 0, 0, SCALE, 0), Image.Resampling.BILINEAR)
+def resized(how: Image.Resampling) -> Any:
+    """Pillow's filters, which are widened as they shrink, so that all pixels are seen (but for the nearest)."""
+    return lambda image, file: image.resize((omniglot.SIDE,) * 2, how)
 
 
 FILTERS: dict[str, Any] = {
-    "bilinear, widened (ours)": omniglot._shrunk,
-    "bicubic, widened": lambda image, file: image.resize((omniglot.SIDE,) * 2, Image.Resampling.BICUBIC),
-    "mean of what a pixel covers": lambda image, file: image.resize((omniglot.SIDE,) * 2, Image.Resampling.BOX),
-    "bilinear, not widened": lambda image, file: points(image),
-    "nearest": lambda image, file: image.resize((omniglot.SIDE,) * 2, Image.Resampling.NEAREST),
+    "bilinear, widened": resized(Image.Resampling.BILINEAR),
+    "bicubic, widened": resized(Image.Resampling.BICUBIC),
+    "mean of what a pixel covers": resized(Image.Resampling.BOX),
+    "bilinear, not widened (ours)": omniglot._shrunk,
+    "nearest": resized(Image.Resampling.NEAREST),
 }
 
 

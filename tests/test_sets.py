@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -288,20 +289,20 @@ def test_omniglot_is_split_by_character(made: Path) -> None:
     assert load("omniglot5", made).class_names == omniglot.FIVE
 
 
-def test_omniglot_is_shrunk_by_weighted_means(tmp_path: Path) -> None:
-    """White is 1. A pixel is 3.75 of the drawing's wide, and weighs what is nearer than that, less the farther off."""
+def test_omniglot_is_read_between_the_four_nearest_pixels(tmp_path: Path) -> None:
+    """White is 1. The oracle is torch's interpolation, which widens no filter where it shrinks."""
     make_omniglot(tmp_path)
     drawing = np.ones((105, 105), bool)
-    drawing[20:80, 50] = drawing[33, 10:90] = False  # lines one pixel wide
+    drawing[20:80, 50] = drawing[33, 10:90] = drawing[90:, 90:] = False  # lines one pixel wide, and a corner
     for file in (tmp_path / "omniglot-py").rglob("*.png"):
         Image.fromarray(drawing).save(file)
     x = load("omniglot", tmp_path).x_train
-    distance = np.abs(np.arange(105) + 0.5 - 3.75 * (np.arange(28)[:, None] + 0.5))  # between centres, (new, old)
-    weight = np.maximum(0, 1 - distance / 3.75)
-    weight /= weight.sum(axis=1, keepdims=True)
-    expected = weight @ drawing @ weight.T
-    assert 0.5 < expected.min() < 0.8
-    assert np.abs(x - expected).max() < 1.1 / 255  # rounded after each direction
+    grey = torch.from_numpy(255.0 * drawing)[None, None]
+    expected = torch.nn.functional.interpolate(grey, (28, 28), mode="bilinear").round()[0, 0].numpy() / 255
+    assert (expected[:, :12] == 1).all()  # the line at 33 lies between the pixels that are read
+    assert 0 < expected[10, 13] < 1
+    assert expected[-1, -1] == 0
+    assert np.abs(x - expected).max() < 1e-6
 
 
 def test_cifar_rows_become_images(made: Path) -> None:

@@ -26,7 +26,8 @@ MOST_SCANNED = 1 << 29  # pixels of all scans: 32 scans of the largest picture
 def read_pictures(files: Sequence[Path], mode: str, side: int, fit: Callable[[Any, Path], Any]) -> np.ndarray:
     """Pixels as uint8, (n, side, side) for mode "L" and (n, side, side, 3) for "RGB".
 
-    ``fit`` brings a Pillow image to that size. One picture is in memory at a time, besides the array.
+    ``fit`` brings a Pillow image to that size, as an image or an array. One picture is in memory at a time, besides all
+    pixels.
     """
     try:
         from PIL import Image
