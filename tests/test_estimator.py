@@ -26,7 +26,7 @@ from treevae.training.checkpoint import ModelFileError
 from treevae.training.growing import Grove
 from treevae.training.runfolder import ChangedRunError
 
-SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "random_state": 0}
+SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "n_init": 1, "random_state": 0}
 RNG = np.random.default_rng(0)
 GREY = RNG.random((60, 9, 11)).astype(np.float32)
 COLOUR = RNG.random((60, 8, 10, 3))

@@ -26,7 +26,14 @@ from .subject import DEMO as IS_DEMO
 from .subject import SETTINGS, Subject
 from .view.report import write_report
 
-DEMO: dict[str, Any] = {"n_leaves": 10, "epochs": 16, "batch_size": 128, "random_state": 0, "network": "mlp"}
+DEMO: dict[str, Any] = {
+    "n_leaves": 10,
+    "epochs": 16,
+    "batch_size": 128,
+    "random_state": 0,
+    "network": "mlp",
+    "n_init": 1,  # it should be quick
+}
 SCORES = ("DP", "LP", "ACC", "NMI")
 
 

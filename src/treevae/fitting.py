@@ -176,4 +176,5 @@ def _record(event: Event) -> dict[str, Any]:
     """An event as a JSON-able dict."""
     if isinstance(event, TreeChanged):
         return {"event": "TreeChanged", "tree": event.tree.to_json()}
-    return {"event": type(event).__name__, **asdict(event)}
+    told = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(event).items()}
+    return {"event": type(event).__name__, **told}

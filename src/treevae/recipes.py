@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-SMALL = {"max_depth": 5, "latent_dim": 8, "hidden_dim": 128, "batch_size": 256, "epochs": 150}  # grey images of 28 x 28
+SMALL = {  # grey images of 28 x 28
+    "max_depth": 5,
+    "latent_dim": 8,
+    "hidden_dim": 128,
+    "n_init": 1,
+    "batch_size": 256,
+    "epochs": 150,
+}
 COLOUR = SMALL | {
     "latent_dim": 64,
     "hidden_dim": 512,
