@@ -297,11 +297,11 @@ def test_small_leaves_are_pruned_smallest_first(monkeypatch):
 
 def test_of_several_candidates_the_best_that_did_not_collapse_is_kept(monkeypatch):
     losses = torch.tensor([5.0, 1.0, 3.0])
-    right = torch.tensor([[0.4, 0.6], [0.01, 0.01], [0.8, 0.6]])
+    right = torch.tensor([[0.4, 0.6], [0.2, 0.2], [0.8, 0.3]])
     monkeypatch.setattr(choosing, "evaluate", lambda *_: losses)
     objective = type("Stub", (), {"right": lambda self: right})()
     compared = compare(objective, data(), tiny().subtree, 7, 0, tiny())
-    assert compared.chosen == 2  # candidate 1 has the lowest loss but an empty child
+    assert compared.chosen == 2  # candidate 1 has the lowest loss, and is as sure as it is because all go left
     assert compared.leaf == 7
     right[:] = 0.0
     assert compare(objective, data(), tiny().subtree, 7, 0, tiny()).chosen == 1
@@ -350,7 +350,7 @@ def test_trees_grow_by_every_candidate_rule(rule):
         if rule == "loss_if_sure":
             each = list(zip(event.scores, event.unsure, event.smaller_shares, strict=True))
             least = min((unsure for _, unsure, share in each if share >= 0.05), default=0.5)
-            alive = [score for score, unsure, share in each if share >= 0.05 and unsure <= max(1.5 * least, 1e-3)]
+            alive = [score for score, unsure, share in each if share >= 0.05 and unsure <= choosing.sure_enough(least)]
         assert event.scores[event.chosen] == max(alive or event.scores)
 
 

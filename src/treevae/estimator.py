@@ -91,7 +91,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     n_init : int, default=4
         Candidates trained side by side for the first tree and for every split: a wrong split is never repaired, so the
         tree depends less on luck. Of those whose decisions are about as sure as the surest's, the one with the best
-        ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child holds less than 5 % of the
+        ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less than 5 % of the
         samples. 1 is the paper; 4 take 1.6 to 1.9 times as long, with ``network="resnet"`` probably more. Augmentation
         and contrastive loss play no part in this choice.
     augment : {"cifar", "celeba", "omniglot"} or callable, default=None

@@ -70,7 +70,8 @@ def compare(
     weight = 1.0 if plan.candidate_rule in ("elbo", "held_out") else stage.kl_weight(stage.epochs - 1)
     losses = evaluate(objective, samples, weight, seed)
     right = objective.right()
-    smaller, unsure = torch.minimum(right.mean(1), 1 - right.mean(1)), torch.minimum(right, 1 - right).mean(1)
+    goes, unsure = (right > 0.5).to(right.dtype).mean(1), torch.minimum(right, 1 - right).mean(1)
+    smaller = torch.minimum(goes, 1 - goes)  # not the mean of right: one that is equally unsure of all parts nothing
     scores = {"confidence": 1 - unsure, "agreement": _agreement(right)}.get(plan.candidate_rule, -losses)
     alive = smaller >= plan.min_share
     if plan.candidate_rule == "loss_if_sure" and alive.any():

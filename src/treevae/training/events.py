@@ -41,7 +41,7 @@ class CandidatesCompared:
 
     leaf: int | None  # None: the first tree
     losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with; at 1 by the rules "elbo", "held_out"
-    smaller_shares: tuple[float, ...]  # of the samples, for the smaller child
+    smaller_shares: tuple[float, ...]  # of the samples, that the smaller child wins
     unsure: tuple[float, ...]  # mean probability of the side that a sample does not take, up to 1/2
     scores: tuple[float, ...]  # by the plan's rule; the highest of those that may be kept is the best
     chosen: int
