@@ -1,5 +1,6 @@
 """The documents: their code runs, their names exist, their figures are the recorded ones, nothing is left out."""
 
+import ast
 import importlib
 import inspect
 import json
@@ -13,6 +14,7 @@ import typer.main
 
 from treevae import Tree, TreeVAE
 from treevae.cli import app
+from treevae.demo import DEMO
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import Store
 
@@ -44,6 +46,7 @@ def test_the_reports_python_runs(tmp_path, monkeypatch):
 def test_the_readmes_table_is_the_recorded_run():
     recorded = json.loads((ROOT / "docs" / "runs" / "demo.json").read_text())
     assert {"command", "seconds_fit", "device", "versions", "parameters"} <= set(recorded)
+    assert recorded["parameters"].items() >= DEMO.items()
     for method, scores in recorded["scores_percent"].items():
         row = f"| {method} | " + " | ".join(f"{scores[name]:.1f}" for name in ("DP", "LP", "ACC", "NMI")) + " |"
         assert row in README
@@ -171,5 +174,13 @@ def test_every_command_and_option_is_documented(name):
 
 
 def test_the_plan_of_the_readme_is_the_default():
-    assert inspect.signature(TreeVAE).parameters["epochs"].default == 150
+    defaults = {name: about.default for name, about in inspect.signature(TreeVAE).parameters.items()}
+    assert (defaults["epochs"], defaults["n_init"]) == (150, 4)
     assert "150, the default, is the paper's schedule" in README
+    assert "Of every split four candidates" in README
+
+
+def test_documented_defaults_are_those_of_the_signature():
+    documented = re.findall(r"^    (\w+) : .*default=(.+)$", TreeVAE.__doc__ or "", re.MULTILINE)
+    defaults = {name: about.default for name, about in inspect.signature(TreeVAE).parameters.items()}
+    assert {name: ast.literal_eval(value) for name, value in documented} == defaults

@@ -252,8 +252,9 @@ def test_everything_outside_the_subtree_is_frozen_to_the_byte():
                     assert torch.equal(mine.state_dict()[name][j], value[i])
 
 
-def test_events_tell_the_whole_story():
-    plan = tiny()
+@pytest.mark.parametrize("n_init", [1, 4])
+def test_events_tell_the_whole_story(n_init):
+    plan = tiny(n_init=n_init)
     events = grown(data(160), plan)
     epochs = [e for e in events if isinstance(e, EpochEnded)]
     splits = [e for e in events if isinstance(e, LeafChosen)]
@@ -264,6 +265,7 @@ def test_events_tell_the_whole_story():
     progress = [e.progress for e in epochs]
     assert progress == sorted(progress)
     assert 0 < progress[0] <= progress[-1] <= 1
+    assert max(e.progress for e in epochs if e.stage != "final") < 0.9  # the last stage is not begun at "all is done"
     changes = [e.tree for e in events if isinstance(e, TreeChanged)]
     assert changes[0] == Tree().split(0)
     assert isinstance(events[-1], TreeChanged)
@@ -296,12 +298,12 @@ def test_small_leaves_are_pruned_smallest_first(monkeypatch):
 
 
 def test_of_several_candidates_the_best_that_did_not_collapse_is_kept(monkeypatch):
-    losses = torch.tensor([5.0, 1.0, 3.0])
-    right = torch.tensor([[0.4, 0.6], [0.2, 0.2], [0.8, 0.3]])
+    losses = torch.tensor([5.0, 1.0, 3.0, 2.0])
+    right = torch.tensor([[0.4, 0.6], [0.2, 0.2], [0.8, 0.3], [0.9, 0.9]])
     monkeypatch.setattr(choosing, "evaluate", lambda *_: losses)
     objective = type("Stub", (), {"right": lambda self: right})()
     compared = compare(objective, data(), tiny().subtree, 7, 0, tiny())
-    assert compared.chosen == 2  # candidate 1 has the lowest loss, and is as sure as it is because all go left
+    assert compared.chosen == 2  # 1 and 3 have lower losses, and look sure because all samples go one way
     assert compared.leaf == 7
     right[:] = 0.0
     assert compare(objective, data(), tiny().subtree, 7, 0, tiny()).chosen == 1

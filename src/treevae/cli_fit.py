@@ -51,7 +51,7 @@ def fit(
         str, typer.Option(help="Which leaf to split next: samples, reconstruction, elbo or gain.")
     ] = "samples",
     n_init: Annotated[
-        int, typer.Option(help="Candidates trained for every split; the best is kept. 1 is the paper, and faster.")
+        int, typer.Option(help="Candidates trained for every split; the best is kept. 1 in the recipes, and faster.")
     ] = 4,
     augment: Annotated[
         str | None, typer.Option(help="Train on changed versions of the images: cifar, celeba, omniglot or none.")

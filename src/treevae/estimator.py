@@ -87,13 +87,13 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     leaf_rule : {"samples", "reconstruction", "elbo", "gain"}, default="samples"
         Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), the one that
         adds most to the reconstruction loss or to the negative ELBO, or the one whose split gains most in a trial of a
-        tenth of the epochs.
+        tenth of the epochs (of the candidate whose loss falls most, where there are several).
     n_init : int, default=4
         Candidates trained side by side for the first tree and for every split: a wrong split is never repaired, so the
         tree depends less on luck. Of those whose decisions are about as sure as the surest's, the one with the best
         ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less than 5 % of the
-        samples. 1 is the paper; 4 take 1.6 to 1.9 times as long, with ``network="resnet"`` probably more. Augmentation
-        and contrastive loss play no part in this choice.
+        samples. 1 is the paper, and takes about half as long. Augmentation and contrastive loss play no part in this
+        choice.
     augment : {"cifar", "celeba", "omniglot"} or callable, default=None
         Train on changed versions of the samples, drawn anew at every step; they are the paper's: crops, flips and
         colours for photographs, a weaker set for faces, small turns and shifts for drawings. Or any function that takes
@@ -109,7 +109,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         What that loss looks at: the routers' decisions and the projected d of every depth ("both"), one of the two, or
         the other variants of the paper's ablation.
     epochs : int, default=150
-        The one knob for time against quality: epochs of a growth stage. The other stages' epochs, the step of the
+        The knob for time against quality: epochs of a growth stage. The other stages' epochs, the step of the
         learning rate and the slope of the KL weight keep the paper's proportions to it. 15 is a quick look; below that
         the KL weight has too few epochs to rise, and samples mean little.
     batch_size : int, default=256
@@ -123,7 +123,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     random_state : int, RandomState instance or None, default=None
         Seed of everything. The same seed gives, on the same machine's CPU, the same tree and labels to the bit.
     verbose : bool, default=False
-        Show a progress bar with stage, epoch, ELBO terms and time left.
+        Show a progress bar with stage, epoch, ELBO terms and time left, in a terminal or a notebook.
 
     Attributes
     ----------
@@ -132,8 +132,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training sample.
     history_ : list of dict
-        All that happened in training, in order: ends of epochs with the ELBO's terms, chosen leaves, new trees, pruned
-        leaves. The key "event" says which.
+        All that happened in training, in order: ends of epochs with the ELBO's terms (means over the candidates while
+        there are several), chosen leaves, compared candidates, new trees, pruned leaves. The key "event" says which.
     seconds_ : list of float
         When each entry of ``history_`` was made, in seconds of fitting.
     module_ : TreeVAEModule
