@@ -36,9 +36,9 @@ def main() -> None:
     leaves: dict[int, list[int]] = {1: [], 4: []}
     for seed in range(given.rounds):
         for n_init in seconds:
-            model = TreeVAE(10, network="mlp", n_init=n_init, epochs=given.epochs, random_state=seed)
+            settings = {"network": "mlp", "epochs": given.epochs, "device": given.device}
             started = time.perf_counter()
-            model.set_params(device=given.device).fit(X)
+            model = TreeVAE(10, n_init=n_init, random_state=seed, **settings).fit(X)
             seconds[n_init].append(time.perf_counter() - started)
             leaves[n_init].append(len(model.tree_.leaves))
             print(n_init, seconds[n_init][-1], flush=True)

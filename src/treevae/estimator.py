@@ -416,7 +416,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         if plan.final is None:  # norms of a subtree see its own samples only
             chosen = (event for event in self.history_ if event["event"] == LeafChosen.__name__)
             trained += [(plan.subtree, event["samples"]) for event in chosen]
-        steps = min(stage.epochs * (n // plan.samples_per_step) for stage, n in trained)
+        steps = min(stage.epochs * (samples // plan.samples_per_step) for stage, samples in trained)
         if self.layer_defaults != "torch" and momentum**steps > LEFT_BEHIND:
             warnings.warn(
                 f"a stage had {steps} steps, and layer_defaults={self.layer_defaults!r} keeps {momentum} of "

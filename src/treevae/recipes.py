@@ -8,7 +8,7 @@ SMALL = {  # grey images of 28 x 28
     "max_depth": 5,
     "latent_dim": 8,
     "hidden_dim": 128,
-    "n_init": 1,  # digits too, so that all tables of the paper's are of one kind
+    "n_init": 1,  # the paper has one candidate; the estimator's default is more
     "batch_size": 256,
     "epochs": 150,
 }
