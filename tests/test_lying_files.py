@@ -696,6 +696,7 @@ def test_zip_files_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.Monkey
 CHANCE = np.random.default_rng(0)
 TINY = {
     "n_leaves": 2,
+    "n_init": 2,
     "max_depth": 2,
     "latent_dim": 2,
     "hidden_dim": 4,

@@ -19,7 +19,15 @@ import torch
 from treevae import TreeVAE, fitting
 from treevae.training.runfolder import RunFolder
 
-SETTINGS = {"n_leaves": 4, "max_depth": 2, "latent_dim": 3, "hidden_dim": 16, "epochs": 25, "batch_size": 32}
+SETTINGS = {
+    "n_leaves": 4,
+    "max_depth": 2,
+    "latent_dim": 3,
+    "hidden_dim": 16,
+    "n_init": 4,
+    "epochs": 25,
+    "batch_size": 32,
+}
 
 
 def samples(seed: int = 0) -> np.ndarray:
