@@ -762,7 +762,11 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     assert "1 of 2 cells are in" in said
     assert "done: " not in said
     shown = treevae("paper", "show", "tiny", *options[2:])
-    assert "Digits: Agg, seed 0: recorded without a score of this table; to fit anew: treevae paper run tiny" in shown
+    command = f"treevae paper run tiny --scale {SCALE} --again"  # without a folder: it is written into tables
+    assert f"Digits: Agg, seed 0: recorded without a score of this table; to fit anew: {command}." in shown
+    assert f"treevae paper run TABLE --scale {SCALE} --results {tmp_path} --again" in treevae(
+        "paper", "list", *options[2:]
+    )
     said = treevae("paper", "run", "tiny", *options, "--again")
     assert said.count("done: ") == 1
     assert (tmp_path / "aside" / f"{old.name}-1.json").read_bytes() == content
@@ -778,6 +782,30 @@ def test_what_a_method_never_gives_makes_no_record_incomplete(tmp_path):
     text = treevae("paper", "show", "clustering", "--results", tmp_path)
     (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " HDBSCAN " in line]
     assert row.split()[:5] == ["Fashion", "HDBSCAN", "1", "–", "(–)"]
+
+
+def test_the_next_command_finds_what_this_one_wrote(tmp_path, tiny, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for options, same in (
+        (("--scale", 0.1234567), " --scale 0.1234567"),
+        (("--scale", SCALE, "--results", "there"), f" --scale {SCALE} --results there"),
+        ((), ""),
+    ):
+        said = treevae("paper", "run", "tiny", "--method", "agg", *options)
+        (hinted,) = re.findall(r"Next: treevae (paper show tiny.*)", said)
+        assert hinted == f"paper show tiny{same}"
+        (row,) = [line for line in treevae(*hinted.split()).splitlines() if " Agg " in line]
+        assert "not run" not in row
+        last = treevae("paper", "list", *options).splitlines()[-1]
+        assert last == f"Next: treevae paper run TABLE{same}, then: treevae paper show TABLE{same}"
+
+
+def test_list_says_where_records_may_be_if_there_are_none_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hint = "There is no folder results here: if there are records elsewhere, name theirs with --results."
+    assert hint in treevae("paper", "list")
+    (tmp_path / "results").mkdir()
+    assert "There is no folder" not in treevae("paper", "list")
 
 
 @pytest.mark.parametrize("command", [("show", "sizes"), ("list",)])
