@@ -133,11 +133,13 @@ def test_what_is_refused():
         VAE(epochs=0).fit(X)
 
 
-def test_a_ladder_can_be_as_large_as_a_tree():
-    arch = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 6, (128,) * 5)
-    hidden = matched_hidden_dim(arch, balanced(10))
+@pytest.mark.parametrize("levels", [5, 6, 8])
+def test_a_ladder_can_be_as_large_as_a_tree_of_other_depth(levels):
+    arch = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * levels, (128,) * (levels - 1))
+    hidden = matched_hidden_dim(arch, balanced(10), 5)
+    ladder = dataclasses.replace(arch, latent_dims=(8,) * 6, hidden_dims=(hidden,) * 5)
     sizes = [
         sum(value.numel() for value in TreeVAEModule(sized, [tree], torch.Generator()).parameters())
-        for sized, tree in ((arch, balanced(10)), (dataclasses.replace(arch, hidden_dims=(hidden,) * 5), path(5)))
+        for sized, tree in ((arch, balanced(10)), (ladder, path(5)))
     ]
     assert sizes[0] <= sizes[1] < 1.02 * sizes[0]

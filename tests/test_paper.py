@@ -32,8 +32,10 @@ from treevae.experiments.records import record, record_of_labels
 from treevae.experiments.running import Failed, Finished, jobs_of, run, standing, wanted
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import SCORES, TABLES, Entry, Figure, Row, Score, Table
+from treevae.model.module import TreeVAEModule
 from treevae.parameters import check_parameters
 from treevae.recipes import RECIPES
+from treevae.tree import balanced
 
 SMALL = {"network": "mlp", "latent_dim": 2, "hidden_dim": 8, "n_leaves": 2}
 CPU = Place(device="cpu")
@@ -399,6 +401,11 @@ def test_latents_give_a_record_for_their_cells(name):
         assert kept["elbo"]["ELBO"] < 0
         assert kept["likelihood"]["draws"] == 4
         assert kept["seed"] == cell.seed
+        fitted = kept["parameters"] | {"depth": kept["parameters"]["max_depth"]}
+        of_the_tree = ("n_leaves",) if name != "laddervae-matched" else ("n_leaves", "max_depth", "hidden_dim")
+        said = {setting: value for setting, value in cell.settings.items() if setting not in of_the_tree}
+        assert said.items() <= fitted.items()
+        assert ("depth" in said) == ("ladder" in name)
         if "n_leaves" in cell.settings:  # Ward's method on the latents
             assert len(kept["test_leaf_by_class"]) == cell.settings["n_leaves"]
             assert kept["scores_percent"]["ACC"] > 10
@@ -406,7 +413,18 @@ def test_latents_give_a_record_for_their_cells(name):
             assert "scores_percent" not in kept
         json.dumps(kept)
     if name == "laddervae-matched":
-        assert kept["parameters"]["hidden_dim"] > 16
+        tree = TreeVAE(**RECIPES["digits"] | changes | {"tree": balanced(4)})
+        arch = tree._check(data.x_train, 0)[2]
+        in_training = sum(w.numel() for w in TreeVAEModule(arch, [balanced(4)], torch.Generator()).parameters())
+        assert in_training <= kept["n_weights"] < 1.03 * in_training
+
+
+def test_ladders_are_as_deep_as_the_papers_on_every_data_set():
+    assert RECIPES["news20"]["max_depth"] == 6
+    for method in ("laddervae", "laddervae-agg"):
+        settings = cell_of(data="news20", method=method).settings
+        assert (settings["depth"], "max_depth" in settings) == (5, False)
+    assert not {"max_depth", "hidden_dim", "depth"} & set(cell_of(data="news20", method="vae").settings)
 
 
 def test_a_fixed_tree_is_trained_and_recorded():

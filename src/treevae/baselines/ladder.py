@@ -39,20 +39,22 @@ def path(depth: int) -> Tree:
     return tree
 
 
-def matched_hidden_dim(arch: Architecture, tree: Tree) -> int:
-    """The width of hidden layers at which a LadderVAE has about as many parameters as a TreeVAE with this tree."""
+def matched_hidden_dim(arch: Architecture, tree: Tree, depth: int) -> int:
+    """The width of hidden layers at which a LadderVAE so deep has about as many weights as a TreeVAE with this tree."""
 
-    def size(hidden: int, tree: Tree) -> int:
-        sized = replace(arch, hidden_dims=(hidden,) * len(arch.hidden_dims))
-        return sum(value.numel() for value in TreeVAEModule(sized, [tree], torch.Generator()).parameters())
+    def weights(arch: Architecture, tree: Tree) -> int:
+        return sum(value.numel() for value in TreeVAEModule(arch, [tree], torch.Generator()).parameters())
 
-    ladder, wanted = path(arch.n_levels - 1), size(arch.hidden_dims[0], tree)
-    low, high = 1, 2
-    while size(high, ladder) < wanted:
+    def ladder(hidden: int) -> int:
+        latents = (arch.latent_dims[0],) * (depth + 1)
+        return weights(replace(arch, latent_dims=latents, hidden_dims=(hidden,) * depth), path(depth))
+
+    wanted, low, high = weights(arch, tree), 1, 2
+    while ladder(high) < wanted:
         high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if size(middle, ladder) < wanted else (low, middle)
+        low, high = (middle, high) if ladder(middle) < wanted else (low, middle)
     return high
 
 

@@ -49,6 +49,7 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
         "seconds": model.seconds_[-1],
         "stages": stages(model),
         "tree": json.loads(model.tree_.to_json()),
+        "n_weights": sum(value.numel() for value in model.module_.parameters()),
         "elbo": elbo_terms(model, data.x_test),
         "train_leaf_sizes": np.bincount(model.labels_, minlength=len(model.tree_.leaves)).tolist(),
         "nodes": nodes,
