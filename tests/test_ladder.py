@@ -99,11 +99,15 @@ def test_training_helps_and_seeds_side_by_side_are_those_alone():
     np.testing.assert_allclose(beside.transform(X), alone.transform(X), atol=1e-3)
 
 
-def test_a_contrastive_vae_looks_at_the_bottom_up_alone():
-    vae = VAE(epochs=2, augment=lambda x: x * torch.rand(len(x), 1, 1, 1), contrastive_weight=1.0, **QUICK)
-    history = vae.fit(X).model_.history_
-    epochs = [event for event in history if event["event"] == "EpochEnded"]
+@pytest.mark.parametrize(("make", "levels"), [(VAE, 1), (lambda **given: LadderVAE(2, hidden_dim=16, **given), 3)])
+def test_a_contrastive_one_looks_at_the_bottom_up_alone(make, levels):
+    model = make(epochs=2, augment=lambda x: x * torch.rand(len(x), 1, 1, 1), contrastive_weight=1.0, **QUICK)
+    fitted = model.fit(X).model_
+    epochs = [event for event in fitted.history_ if event["event"] == "EpochEnded"]
+    assert len(epochs) == 2
     assert all(event["contrast_routers"] == 0 and event["contrast_bottom_up"] > 0 for event in epochs)
+    x = torch.from_numpy(X[:10].reshape(10, -1))
+    assert len(fitted.module_.bottom_up.projected(fitted.module_.d(x))) == levels  # of every d, not of the last alone
 
 
 def test_ward_on_the_latents_merges_the_samples_it_is_given(ladder):

@@ -21,6 +21,8 @@ from typer.testing import CliRunner
 from treevae import Tree, TreeVAE, fitting
 from treevae.baselines.bisecting import Bisecting
 from treevae.baselines.deepect import DeepECT
+from treevae.baselines.ladder import VAE, path
+from treevae.baselines.ward import Ward
 from treevae.cli import app
 from treevae.data import DataSet, load
 from treevae.data.sets import SOURCES
@@ -146,6 +148,46 @@ def test_one_fit_stands_in_every_table_that_has_it():
 def test_the_fixed_tree_has_ten_leaves():
     assert len(tables.EVEN_TREE.leaves) == 10
     assert tables.EVEN_TREE.height == 4
+    fixed, grown = ({json.dumps(entry.changes) for entry in row.entries} for row in TABLES["fixed-tree"].rows)
+    assert [Tree.from_json(json.dumps(json.loads(changes)["tree"])) for changes in fixed] == [tables.EVEN_TREE]
+    assert grown == {"{}"}
+
+
+def changes_of(table: str) -> dict[str, dict]:
+    """What each row of an ablation changes, the same for all its figures."""
+    rows = TABLES[table].rows
+    assert all(entry.changes == row.entries[0].changes for row in rows for entry in row.entries)
+    return {row.title: dict(row.entries[0].changes) for row in rows}
+
+
+def test_a_row_of_the_contrastive_losses_has_the_loss_of_its_letter():
+    losses = {
+        title: changes.pop("contrastive_loss", None) for title, changes in changes_of("contrastive-losses").items()
+    }
+    assert losses == {
+        "both, (A) + (B)": None,
+        "(A) routers": "routers",
+        "(B) bottom-up": "bottom_up",
+        "(C) routers, transposed": "transposed",
+        "(D) encoder only": "encoder",
+        "(E) Jensen-Shannon of routers": "jensen_shannon",
+    }
+
+
+def test_a_row_of_the_sizes_changes_what_it_is_called_after():
+    one_number = {"(A)": "latent_dim", "(B)": "hidden_dim", "(D)": "transformation_layers", "(E)": "router_layers"}
+    for title, changes in changes_of("sizes").items():
+        letter, numbers = title.split()[0], [int(number) for number in re.findall(r"\d+", title)]
+        if letter == "(C)":  # each twice the one above it; MLPs are between latents
+            (z, z_last), (h, h_last) = numbers[:2], numbers[2:]
+            sizes = {"latent_dim": [z * 2**k for k in range(6)], "hidden_dim": [h * 2**k for k in range(5)]}
+            assert (sizes["latent_dim"][-1], sizes["hidden_dim"][-1]) == (z_last, h_last)
+            assert changes == sizes
+        elif letter == "(F)":
+            assert changes == {"max_depth": numbers[0] - 1}  # levels are counted with the root
+        else:
+            assert changes == ({} if letter == "base" else {one_number[letter]: numbers[0]})
+    assert changes_of("predicted-clusters") == {f"{n} leaves": {"n_leaves": n} for n in (10, 20, 32)}
 
 
 @pytest.mark.parametrize(
@@ -417,6 +459,64 @@ def test_latents_give_a_record_for_their_cells(name):
         arch = tree._check(data.x_train, 0)[2]
         in_training = sum(w.numel() for w in TreeVAEModule(arch, [balanced(4)], torch.Generator()).parameters())
         assert in_training <= kept["n_weights"] < 1.03 * in_training
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("vae", "fashion", {"epochs": 500, "max_depth": 0, "latent_dim": 8, "network": "cnn", "batch_size": 256}),
+        ("vae", "omniglot", {"epochs": 500, "augment": "omniglot", "contrastive_weight": 0.0, "network": "deep_cnn"}),
+        ("vae-agg", "cifar10", {"augment": "cifar", "contrastive_weight": 100.0, "contrastive_loss": "bottom_up"}),
+        ("laddervae", "news20", {"epochs": 1000, "max_depth": 5, "latent_dim": 4, "hidden_dim": 128}),
+        ("laddervae-agg", "mnist", {"epochs": 1000, "max_depth": 5, "likelihood": "bernoulli"}),
+        (
+            "laddervae-agg",
+            "cifar100",
+            {"epochs": 1000, "max_depth": 5, "hidden_dim": 512, "augment": "cifar", "contrastive_weight": 100.0,
+             "contrastive_loss": "bottom_up", "layer_defaults": "tensorflow", "likelihood": "gaussian"},
+        ),
+        ("laddervae-matched", "fashion", {"epochs": 1000, "max_depth": 5, "latent_dim": 8}),
+    ],
+)  # fmt: skip
+def test_latents_are_of_the_papers_models(name, data, expected, monkeypatch):
+    """A VAE for 500 epochs, a LadderVAE of depth 5 for 1,000, with the contrastive loss on photographs."""
+    made, samples = [], load("digits")
+
+    def enough(model, X, seeds, **options):
+        made.append(model)
+        assert X is samples.x_train
+        raise ValueError("enough")
+
+    monkeypatch.setattr(TreeVAE, "fit_seeds", enough)
+    for scale in (1.0, 0.1):
+        with pytest.raises(ValueError, match="enough"):
+            list(METHODS[name].fit(Job((cell_of(data=data, method=name, scale=scale),)), samples, CPU))
+    whole, short = (model.get_params() for model in made)
+    assert expected.items() <= whole.items()
+    assert short["epochs"] == whole["epochs"] / 10
+    assert whole["tree"] == path(whole["max_depth"])
+    assert made[0]._schedule == whole["epochs"]  # of the plan that a VAE or a LadderVAE has
+
+
+def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
+    data, cells = load("digits"), [cell_of(seed, data="digits", method="vae-agg", n_leaves=n)
+                                   for n in (4, 10) for seed in (0, 1)]  # fmt: skip
+
+    def latents(X, seed):
+        return X[:, seed * 4 :].reshape(len(X), -1)
+
+    def fitted(model, X, seeds, **options):
+        return [SimpleNamespace(model_=None, transform=lambda X, seed=seed: latents(X, seed)) for seed in seeds]
+
+    monkeypatch.setattr(VAE, "fit_seeds", fitted)
+    monkeypatch.setattr("treevae.experiments.records.record", lambda *_: {"test_leaf_by_class": "of one leaf"})
+    found = dict(METHODS["vae-agg"].fit(Job(tuple(cells)), data, CPU))
+    assert list(found) == sorted(cells, key=lambda cell: cell.seed)
+    for cell, kept in found.items():
+        ward = Ward(cell.settings["n_leaves"]).fit(latents(data.x_test, cell.seed))
+        expected = record_of_labels(ward.tree_, ward.labels_, data, cell.seed, "", 0)
+        for part in ("tree", "scores_percent", "test_leaf_by_class"):
+            assert kept[part] == expected[part]
 
 
 def test_ladders_are_as_deep_as_the_papers_on_every_data_set():
