@@ -7,8 +7,9 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
 
-from treevae.baselines.ladder import VAE, LadderVAE, LatentWard, matched_hidden_dim, path
+from treevae.baselines.ladder import VAE, LadderVAE, matched_hidden_dim, path
 from treevae.baselines.ward import Ward
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
@@ -110,15 +111,10 @@ def test_a_contrastive_one_looks_at_the_bottom_up_alone(make, levels):
     assert len(fitted.module_.bottom_up.projected(fitted.module_.d(x))) == levels  # of every d, not of the last alone
 
 
-def test_ward_on_the_latents_merges_the_samples_it_is_given(ladder):
-    both = LatentWard(ladder, 5).fit(X[:200])
-    assert both.labels_.shape == (200,)
-    found = both.predict(X[200:])
-    expected = Ward(5).fit(both.model_.transform(X[200:]))
-    np.testing.assert_array_equal(found, expected.labels_)
-    assert both.tree_ == expected.tree_
-    np.testing.assert_array_equal(both.score_samples(X[:10]), both.model_.score_samples(X[:10]))
-    assert both.transform(X[:10]).shape == (10, 4)
+def test_ward_on_the_latents_is_a_pipeline(ladder):
+    both = make_pipeline(clone(ladder), Ward(5)).fit(X)
+    np.testing.assert_array_equal(both[-1].labels_, Ward(5).fit_predict(ladder.transform(X)))
+    assert both[:-1].get_feature_names_out().tolist() == [f"laddervae{k}" for k in range(4)]
 
 
 def test_words_of_scikit_learn(ladder):
@@ -128,6 +124,9 @@ def test_words_of_scikit_learn(ladder):
     assert ladder.sample(2, random_state=0).shape == (2, 8, 8)
     assert ladder.reconstruct(X[:3]).shape == (3, 8, 8)
     assert ladder.score_samples(X[:3]).shape == (3,)
+    for bound in ("iwae", "paper"):
+        found = ladder.log_likelihood(X[:3], 2, bound)
+        np.testing.assert_array_equal(found, ladder.model_.log_likelihood(X[:3], 2, bound))
 
 
 def test_what_is_refused():

@@ -566,6 +566,8 @@ def test_bisecting_k_means_halves_the_widest_cluster():
     found = Bisecting(4, random_state=0).fit(X)
     assert [len(set(found.labels_[20 * k : 20 * k + 20])) for k in range(4)] == [1] * 4
     assert found.tree_.height == 2  # far ones part first
+    assert (found.predict(X) == found.labels_).all()
+    assert (found.predict(centres[::-1]) == found.labels_[::-20]).all()
     assert (Bisecting(4, random_state=0).fit(X).labels_ == found.labels_).all()
     assert len(Bisecting(5, random_state=0).fit(X[:1].repeat(9, 0)).tree_.leaves) == 1  # nothing differs
     with pytest.raises(ValueError, match=r"n_clusters=0 must be a whole number from 1 to 80"):

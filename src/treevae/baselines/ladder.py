@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimator import TreeVAE
@@ -22,7 +22,6 @@ from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
 from ..training.plan import Plan, Stage
 from ..tree import Tree
-from .ward import Ward
 
 GROWN = 0.7  # of the epochs; the rest fine-tunes at a KL weight of 1, as in the authors' baselines
 WARM_UP = 200  # epochs in which the KL weight rises to 1, of the paper's schedule
@@ -87,7 +86,7 @@ class _Root(_Path):
     _schedule = 500
 
 
-class LadderVAE(TransformerMixin, BaseEstimator):
+class LadderVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A LadderVAE: latents one above the other, each with a prior given by the one above.
 
     Parameters
@@ -179,6 +178,11 @@ random_state, verbose
         check_is_fitted(self)
         return self.model_.score(X)
 
+    def log_likelihood(self, X: Any, draws: int = 1000, bound: str = "iwae") -> np.ndarray:
+        """An estimate of log p(x) of each sample in nats; as :meth:`TreeVAE.log_likelihood`."""
+        check_is_fitted(self)
+        return self.model_.log_likelihood(X, draws, bound)
+
     def reconstruct(self, X: Any) -> np.ndarray:
         """The model's idea of each sample, in the form and units of X."""
         check_is_fitted(self)
@@ -188,6 +192,10 @@ random_state, verbose
         """New samples, in the form and units of X."""
         check_is_fitted(self)
         return self.model_.sample(n, random_state=random_state)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.module_.arch.latent_dims[-1]
 
     def _model(self) -> _Path:
         """The model to fit."""
@@ -245,52 +253,3 @@ class VAE(LadderVAE):
     def _model(self) -> _Path:
         """The model to fit."""
         return _Root(tree=Tree(), max_depth=0, contrastive_loss="bottom_up", **self.get_params(deep=False))
-
-
-class LatentWard(ClusterMixin, BaseEstimator):
-    """Ward's method on what a VAE or a LadderVAE makes of the samples.
-
-    Ward cannot place new samples, so :meth:`predict` merges the embeddings of the samples it is given, as the paper
-    does with the test samples; the model has learnt from those of :meth:`fit`.
-
-    Parameters
-    ----------
-    model : LadderVAE or VAE
-        What gives the embeddings.
-    n_clusters : int, default=10
-        Where to cut.
-
-    Attributes
-    ----------
-    model_ : LadderVAE or VAE
-        The fitted model.
-    tree_ : Tree
-        The dendrogram of the samples last clustered, down to the clusters.
-    """
-
-    def __init__(self, model: LadderVAE, n_clusters: int = 10) -> None:
-        self.model = model
-        self.n_clusters = n_clusters
-
-    def fit(self, X: Any, y: Any = None) -> LatentWard:
-        """Fit the model on X, cluster its embedding, and return self; ``y`` is ignored."""
-        self.model_ = clone(self.model).fit(X)
-        self.labels_ = self.predict(X)
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The clusters of X among themselves."""
-        check_is_fitted(self, "model_")
-        ward = Ward(self.n_clusters).fit(self.model_.transform(X))
-        self.tree_: Tree = ward.tree_
-        return ward.labels_
-
-    def transform(self, X: Any) -> np.ndarray:
-        """The model's embedding of X."""
-        check_is_fitted(self, "model_")
-        return self.model_.transform(X)
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The model's ELBO of each sample, in nats."""
-        check_is_fitted(self, "model_")
-        return self.model_.score_samples(X)
