@@ -26,6 +26,10 @@ from ..tree import Tree
 GROWN = 0.7  # of the epochs; the rest fine-tunes at a KL weight of 1, as in the authors' baselines
 WARM_UP = 200  # epochs in which the KL weight rises to 1, of the paper's schedule
 DROP_EVERY = 100  # epochs of fine-tuning after which the learning rate is a tenth, of the paper's schedule
+WITHOUT_SPLITS: dict[str, Any] = {  # not TreeVAE's defaults: these may change, and a fit goes on with the same only
+    "contrastive_loss": "bottom_up",
+    "n_init": 1,
+}
 
 
 def path(depth: int) -> Tree:
@@ -202,7 +206,7 @@ random_state, verbose
         if not isinstance(self.depth, Integral) or self.depth < 1:
             raise ValueError(f"depth={self.depth!r} must be a whole number of at least 1; use VAE for one latent")
         shared = {name: value for name, value in self.get_params(deep=False).items() if name != "depth"}
-        return _Path(tree=path(self.depth), max_depth=self.depth, contrastive_loss="bottom_up", **shared)
+        return _Path(tree=path(self.depth), max_depth=self.depth, **WITHOUT_SPLITS, **shared)
 
 
 class VAE(LadderVAE):
@@ -252,4 +256,4 @@ class VAE(LadderVAE):
 
     def _model(self) -> _Path:
         """The model to fit."""
-        return _Root(tree=Tree(), max_depth=0, contrastive_loss="bottom_up", **self.get_params(deep=False))
+        return _Root(tree=Tree(), max_depth=0, **WITHOUT_SPLITS, **self.get_params(deep=False))
