@@ -403,6 +403,7 @@ def test_score_finds_the_samples_of_a_run_and_speaks_of_them_in_their_units(data
     assert f"ELBO      {model.score(frame):.2f} nats a sample" in said
     assert "Scoring 60 of 60 samples of x, 10 draws each" in said
     assert f"ll_iwae   {model.log_likelihood(frame, 10).mean():.2f} ± " in said
+    assert said.splitlines()[-1] == "± is the standard error of the mean over these samples."
     assert "bits" not in said
     assert "no folder" in error_of("score", run, "-o", data / "missing" / "s.json")
     treevae("score", run, "--draws", 0, code=2)

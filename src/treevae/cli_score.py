@@ -12,6 +12,7 @@ from .cli_run import Drop, OtherData, Root, RunPath, check_parent, load_model
 from .cli_words import count, say_written
 
 DRAWS = 10  # as behind an ELBO: each runs all decoders on all samples, which for photographs is dear
+ERRORS = "± is the standard error of the mean over these samples."
 
 
 def score(
@@ -73,7 +74,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     ]
     if "bits_per_dimension" in likelihood:
         lines.append(f"bits      {likelihood['bits_per_dimension']:.4f} per dimension, from ll_iwae")
-    return lines
+    return [*lines, ERRORS] if likelihood["ll_iwae"]["standard_error"] is not None else lines
 
 
 def _with_error(estimate: dict[str, float | None]) -> str:
