@@ -54,8 +54,9 @@ MAY_USE = {
         "cli_run",
     },
     "cli_view": {"view", "subject", "serve", "cli_words", "cli_run"},
+    "cli_score": {"experiments", "subject", "cli_words", "cli_run"},
     "cli_paper": {"writing", "experiments", "cli_words"},
-    "cli": {"data", "estimator", "demo", "cli_words", "cli_run", "cli_fit", "cli_view", "cli_paper"},
+    "cli": {"data", "estimator", "demo", "cli_words", "cli_run", "cli_fit", "cli_view", "cli_score", "cli_paper"},
     "__main__": {"cli"},
 }
 

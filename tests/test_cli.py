@@ -96,7 +96,7 @@ def picture_run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 # -- help -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "predict", "sample", "info", "report"])
+@pytest.mark.parametrize("command", ["demo", "fit", "predict", "score", "sample", "info", "report"])
 def test_help_shows_an_example(command: str) -> None:
     assert command in treevae("--help")
     assert f"treevae {command} " in treevae(command, "--help").split("Example:")[1]
@@ -368,6 +368,45 @@ def test_predict_refuses(data: Path, run: Path, picture_run: Path, tmp_path: Pat
 def test_predict_refuses_other_columns(run: Path, tmp_path: Path) -> None:
     pandas.DataFrame(VECTORS, columns=list("bacdef")).to_csv(tmp_path / "x.csv", index=False)
     assert "same order" in error_of("predict", run, tmp_path / "x.csv")
+
+
+# -- score ------------------------------------------------------------------------------------------------------
+
+
+def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> None:
+    images = CHANCE.random((40, 8, 8, 3)).astype(np.float32)
+    model = TreeVAE(tree=Tree().split(0), latent_dim=2, hidden_dim=8, max_depth=1, epochs=1, random_state=0).fit(images)
+    model.save(tmp_path / "model.safetensors")
+    np.save(tmp_path / "x.npy", images)
+    options = ("--data", tmp_path / "x.npy", "--draws", 4, "-o", tmp_path / "score.json")
+    said = treevae("score", tmp_path, *options)
+    found = json.loads((tmp_path / "score.json").read_text())
+    assert "Scoring 40 of 40 samples of x, 4 draws each" in said
+    assert found["elbo"]["ELBO"] == pytest.approx(model.score(images), rel=1e-5)
+    assert found["likelihood"]["draws"] == 4
+    for bound in ("iwae", "paper"):
+        values = model.log_likelihood(images, 4, bound)
+        assert found["likelihood"][f"ll_{bound}"]["mean"] == pytest.approx(values.mean(), rel=1e-5)
+        assert f"ll_{bound} " in said
+    bits = 8 - model.log_likelihood(images, 4).mean() / (8 * 8 * 3 * np.log(2))
+    assert found["likelihood"]["bits_per_dimension"] == pytest.approx(bits, rel=1e-5)
+    assert f"bits      {bits:.4f} per dimension" in said
+    said = treevae("score", tmp_path, *options[:2], "--most", 1)
+    assert "Scoring 1 of 40 samples" in said
+    assert "±" not in said  # of one sample there is no error
+
+
+def test_score_finds_the_samples_of_a_run_and_speaks_of_them_in_their_units(data: Path, run: Path) -> None:
+    said, model = treevae("score", run), load(run / "model.safetensors")
+    frame = pandas.DataFrame(VECTORS, columns=list("abcdef"))
+    assert model._units.scale != 1
+    assert f"ELBO      {model.score(frame):.2f} nats a sample" in said
+    assert "Scoring 60 of 60 samples of x, 10 draws each" in said
+    assert f"ll_iwae   {model.log_likelihood(frame, 10).mean():.2f} ± " in said
+    assert said.splitlines()[-1] == "± is the standard error of the mean over these samples."
+    assert "bits" not in said
+    assert "no folder" in error_of("score", run, "-o", data / "missing" / "s.json")
+    treevae("score", run, "--draws", 0, code=2)
 
 
 # -- sample -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import typer.main
 
-from treevae import Tree, TreeVAE
+from treevae import Tree, TreeVAE, baselines
 from treevae.cli import app
 from treevae.demo import DEMO
 from treevae.experiments.methods import METHODS
@@ -22,6 +22,7 @@ from treevae.experiments.tables import table_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+BASELINES = (ROOT / "docs" / "baselines.md").read_text()
 
 
 @pytest.mark.slow
@@ -43,6 +44,25 @@ def test_the_reports_python_runs(tmp_path, monkeypatch):
     model = TreeVAE(tree=Tree().split(0), hidden_dim=4, epochs=1, batch_size=8, random_state=0).fit(X)
     exec(compile(code, "report.md", "exec"), {"model": model, "X": X, "y": np.arange(8) % 2})
     assert (tmp_path / "report.html").exists()
+
+
+def test_the_python_of_the_baselines_runs(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", BASELINES, re.DOTALL)
+    exec(compile(code, "baselines.md", "exec"), {})
+    said = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["Ward", "VAE", "VAE", "Bisecting", "DeepECT"]
+
+
+def test_the_baselines_have_just_the_words_that_the_page_says():
+    head, *rows = [line.strip("|").split("|") for line in BASELINES.splitlines() if line.startswith("| ")]
+    words = [word.strip(" `") for word in head[1:]]
+    page = {name.strip(" `"): [mark.strip() == "✓" for mark in marks] for name, *marks in rows if "`" in name}
+    ours = {f"treevae.baselines.{name}" for name in baselines.__all__}
+    assert set(page) == ours | {"treevae.TreeVAE", "sklearn.cluster.HDBSCAN"}
+    for name, marks in page.items():
+        module, _, kind = name.rpartition(".")
+        made = getattr(importlib.import_module(module), kind)
+        assert [hasattr(made, word) for word in words] == marks, name
 
 
 def test_the_readmes_table_is_the_recorded_run():

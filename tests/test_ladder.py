@@ -7,8 +7,9 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
 
-from treevae.baselines.ladder import VAE, LadderVAE, LatentWard, matched_hidden_dim, path
+from treevae.baselines.ladder import VAE, LadderVAE, matched_hidden_dim, path
 from treevae.baselines.ward import Ward
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
@@ -99,22 +100,21 @@ def test_training_helps_and_seeds_side_by_side_are_those_alone():
     np.testing.assert_allclose(beside.transform(X), alone.transform(X), atol=1e-3)
 
 
-def test_a_contrastive_vae_looks_at_the_bottom_up_alone():
-    vae = VAE(epochs=2, augment=lambda x: x * torch.rand(len(x), 1, 1, 1), contrastive_weight=1.0, **QUICK)
-    history = vae.fit(X).model_.history_
-    epochs = [event for event in history if event["event"] == "EpochEnded"]
+@pytest.mark.parametrize(("make", "levels"), [(VAE, 1), (lambda **given: LadderVAE(2, hidden_dim=16, **given), 3)])
+def test_a_contrastive_one_looks_at_the_bottom_up_alone(make, levels):
+    model = make(epochs=2, augment=lambda x: x * torch.rand(len(x), 1, 1, 1), contrastive_weight=1.0, **QUICK)
+    fitted = model.fit(X).model_
+    epochs = [event for event in fitted.history_ if event["event"] == "EpochEnded"]
+    assert len(epochs) == 2
     assert all(event["contrast_routers"] == 0 and event["contrast_bottom_up"] > 0 for event in epochs)
+    x = torch.from_numpy(X[:10].reshape(10, -1))
+    assert len(fitted.module_.bottom_up.projected(fitted.module_.d(x))) == levels  # of every d, not of the last alone
 
 
-def test_ward_on_the_latents_merges_the_samples_it_is_given(ladder):
-    both = LatentWard(ladder, 5).fit(X[:200])
-    assert both.labels_.shape == (200,)
-    found = both.predict(X[200:])
-    expected = Ward(5).fit(both.model_.transform(X[200:]))
-    np.testing.assert_array_equal(found, expected.labels_)
-    assert both.tree_ == expected.tree_
-    np.testing.assert_array_equal(both.score_samples(X[:10]), both.model_.score_samples(X[:10]))
-    assert both.transform(X[:10]).shape == (10, 4)
+def test_ward_on_the_latents_is_a_pipeline(ladder):
+    both = make_pipeline(clone(ladder), Ward(5)).fit(X)
+    np.testing.assert_array_equal(both[-1].labels_, Ward(5).fit_predict(ladder.transform(X)))
+    assert both[:-1].get_feature_names_out().tolist() == [f"laddervae{k}" for k in range(4)]
 
 
 def test_words_of_scikit_learn(ladder):
@@ -124,6 +124,9 @@ def test_words_of_scikit_learn(ladder):
     assert ladder.sample(2, random_state=0).shape == (2, 8, 8)
     assert ladder.reconstruct(X[:3]).shape == (3, 8, 8)
     assert ladder.score_samples(X[:3]).shape == (3,)
+    for bound in ("iwae", "paper"):
+        found = ladder.log_likelihood(X[:3], 2, bound)
+        np.testing.assert_array_equal(found, ladder.model_.log_likelihood(X[:3], 2, bound))
 
 
 def test_what_is_refused():
@@ -133,11 +136,13 @@ def test_what_is_refused():
         VAE(epochs=0).fit(X)
 
 
-def test_a_ladder_can_be_as_large_as_a_tree():
-    arch = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 6, (128,) * 5)
-    hidden = matched_hidden_dim(arch, balanced(10))
+@pytest.mark.parametrize("levels", [5, 6, 8])
+def test_a_ladder_can_be_as_large_as_a_tree_of_other_depth(levels):
+    arch = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * levels, (128,) * (levels - 1))
+    hidden = matched_hidden_dim(arch, balanced(10), 5)
+    ladder = dataclasses.replace(arch, latent_dims=(8,) * 6, hidden_dims=(hidden,) * 5)
     sizes = [
         sum(value.numel() for value in TreeVAEModule(sized, [tree], torch.Generator()).parameters())
-        for sized, tree in ((arch, balanced(10)), (dataclasses.replace(arch, hidden_dims=(hidden,) * 5), path(5)))
+        for sized, tree in ((arch, balanced(10)), (ladder, path(5)))
     ]
     assert sizes[0] <= sizes[1] < 1.02 * sizes[0]

@@ -21,6 +21,8 @@ from typer.testing import CliRunner
 from treevae import Tree, TreeVAE, fitting
 from treevae.baselines.bisecting import Bisecting
 from treevae.baselines.deepect import DeepECT
+from treevae.baselines.ladder import VAE, path
+from treevae.baselines.ward import Ward
 from treevae.cli import app
 from treevae.data import DataSet, load
 from treevae.data.sets import SOURCES
@@ -32,8 +34,10 @@ from treevae.experiments.records import record, record_of_labels
 from treevae.experiments.running import Failed, Finished, jobs_of, run, standing, wanted
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import SCORES, TABLES, Entry, Figure, Row, Score, Table
+from treevae.model.module import TreeVAEModule
 from treevae.parameters import check_parameters
 from treevae.recipes import RECIPES
+from treevae.tree import balanced
 
 SMALL = {"network": "mlp", "latent_dim": 2, "hidden_dim": 8, "n_leaves": 2}
 CPU = Place(device="cpu")
@@ -144,6 +148,46 @@ def test_one_fit_stands_in_every_table_that_has_it():
 def test_the_fixed_tree_has_ten_leaves():
     assert len(tables.EVEN_TREE.leaves) == 10
     assert tables.EVEN_TREE.height == 4
+    fixed, grown = ({json.dumps(entry.changes) for entry in row.entries} for row in TABLES["fixed-tree"].rows)
+    assert [Tree.from_json(json.dumps(json.loads(changes)["tree"])) for changes in fixed] == [tables.EVEN_TREE]
+    assert grown == {"{}"}
+
+
+def changes_of(table: str) -> dict[str, dict]:
+    """What each row of an ablation changes, the same for all its figures."""
+    rows = TABLES[table].rows
+    assert all(entry.changes == row.entries[0].changes for row in rows for entry in row.entries)
+    return {row.title: dict(row.entries[0].changes) for row in rows}
+
+
+def test_a_row_of_the_contrastive_losses_has_the_loss_of_its_letter():
+    losses = {
+        title: changes.pop("contrastive_loss", None) for title, changes in changes_of("contrastive-losses").items()
+    }
+    assert losses == {
+        "both, (A) + (B)": None,
+        "(A) routers": "routers",
+        "(B) bottom-up": "bottom_up",
+        "(C) routers, transposed": "transposed",
+        "(D) encoder only": "encoder",
+        "(E) Jensen-Shannon of routers": "jensen_shannon",
+    }
+
+
+def test_a_row_of_the_sizes_changes_what_it_is_called_after():
+    one_number = {"(A)": "latent_dim", "(B)": "hidden_dim", "(D)": "transformation_layers", "(E)": "router_layers"}
+    for title, changes in changes_of("sizes").items():
+        letter, numbers = title.split()[0], [int(number) for number in re.findall(r"\d+", title)]
+        if letter == "(C)":  # each twice the one above it; MLPs are between latents
+            (z, z_last), (h, h_last) = numbers[:2], numbers[2:]
+            sizes = {"latent_dim": [z * 2**k for k in range(6)], "hidden_dim": [h * 2**k for k in range(5)]}
+            assert (sizes["latent_dim"][-1], sizes["hidden_dim"][-1]) == (z_last, h_last)
+            assert changes == sizes
+        elif letter == "(F)":
+            assert changes == {"max_depth": numbers[0] - 1}  # levels are counted with the root
+        else:
+            assert changes == ({} if letter == "base" else {one_number[letter]: numbers[0]})
+    assert changes_of("predicted-clusters") == {f"{n} leaves": {"n_leaves": n} for n in (10, 20, 32)}
 
 
 @pytest.mark.parametrize(
@@ -399,6 +443,11 @@ def test_latents_give_a_record_for_their_cells(name):
         assert kept["elbo"]["ELBO"] < 0
         assert kept["likelihood"]["draws"] == 4
         assert kept["seed"] == cell.seed
+        fitted = kept["parameters"] | {"depth": kept["parameters"]["max_depth"]}
+        of_the_tree = ("n_leaves",) if name != "laddervae-matched" else ("n_leaves", "max_depth", "hidden_dim")
+        said = {setting: value for setting, value in cell.settings.items() if setting not in of_the_tree}
+        assert said.items() <= fitted.items()
+        assert ("depth" in said) == ("ladder" in name)
         if "n_leaves" in cell.settings:  # Ward's method on the latents
             assert len(kept["test_leaf_by_class"]) == cell.settings["n_leaves"]
             assert kept["scores_percent"]["ACC"] > 10
@@ -406,7 +455,76 @@ def test_latents_give_a_record_for_their_cells(name):
             assert "scores_percent" not in kept
         json.dumps(kept)
     if name == "laddervae-matched":
-        assert kept["parameters"]["hidden_dim"] > 16
+        tree = TreeVAE(**RECIPES["digits"] | changes | {"tree": balanced(4)})
+        arch = tree._check(data.x_train, 0)[2]
+        in_training = sum(w.numel() for w in TreeVAEModule(arch, [balanced(4)], torch.Generator()).parameters())
+        assert in_training <= kept["n_weights"] < 1.03 * in_training
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("vae", "fashion", {"epochs": 500, "max_depth": 0, "latent_dim": 8, "network": "cnn", "batch_size": 256}),
+        ("vae", "omniglot", {"epochs": 500, "augment": "omniglot", "contrastive_weight": 0.0, "network": "deep_cnn"}),
+        ("vae-agg", "cifar10", {"augment": "cifar", "contrastive_weight": 100.0, "contrastive_loss": "bottom_up"}),
+        ("laddervae", "news20", {"epochs": 1000, "max_depth": 5, "latent_dim": 4, "hidden_dim": 128}),
+        ("laddervae-agg", "mnist", {"epochs": 1000, "max_depth": 5, "likelihood": "bernoulli"}),
+        (
+            "laddervae-agg",
+            "cifar100",
+            {"epochs": 1000, "max_depth": 5, "hidden_dim": 512, "augment": "cifar", "contrastive_weight": 100.0,
+             "contrastive_loss": "bottom_up", "layer_defaults": "tensorflow", "likelihood": "gaussian"},
+        ),
+        ("laddervae-matched", "fashion", {"epochs": 1000, "max_depth": 5, "latent_dim": 8}),
+    ],
+)  # fmt: skip
+def test_latents_are_of_the_papers_models(name, data, expected, monkeypatch):
+    """A VAE for 500 epochs, a LadderVAE of depth 5 for 1,000, with the contrastive loss on photographs."""
+    made, samples = [], load("digits")
+
+    def enough(model, X, seeds, **options):
+        made.append(model)
+        assert X is samples.x_train
+        raise ValueError("enough")
+
+    monkeypatch.setattr(TreeVAE, "fit_seeds", enough)
+    for scale in (1.0, 0.1):
+        with pytest.raises(ValueError, match="enough"):
+            list(METHODS[name].fit(Job((cell_of(data=data, method=name, scale=scale),)), samples, CPU))
+    whole, short = (model.get_params() for model in made)
+    assert (expected | {"n_init": 1}).items() <= whole.items()  # nothing is split, whatever TreeVAE's default
+    assert short["epochs"] == whole["epochs"] / 10
+    assert whole["tree"] == path(whole["max_depth"])
+    assert made[0]._schedule == whole["epochs"]  # of the plan that a VAE or a LadderVAE has
+
+
+def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
+    data, cells = load("digits"), [cell_of(seed, data="digits", method="vae-agg", n_leaves=n)
+                                   for n in (4, 10) for seed in (0, 1)]  # fmt: skip
+
+    def latents(X, seed):
+        return X[:, seed * 4 :].reshape(len(X), -1)
+
+    def fitted(model, X, seeds, **options):
+        return [SimpleNamespace(model_=None, transform=lambda X, seed=seed: latents(X, seed)) for seed in seeds]
+
+    monkeypatch.setattr(VAE, "fit_seeds", fitted)
+    monkeypatch.setattr("treevae.experiments.records.record", lambda *_: {"test_leaf_by_class": "of one leaf"})
+    found = dict(METHODS["vae-agg"].fit(Job(tuple(cells)), data, CPU))
+    assert list(found) == sorted(cells, key=lambda cell: cell.seed)
+    for cell, kept in found.items():
+        ward = Ward(cell.settings["n_leaves"]).fit(latents(data.x_test, cell.seed))
+        expected = record_of_labels(ward.tree_, ward.labels_, data, cell.seed, "", 0)
+        for part in ("tree", "scores_percent", "test_leaf_by_class"):
+            assert kept[part] == expected[part]
+
+
+def test_ladders_are_as_deep_as_the_papers_on_every_data_set():
+    assert RECIPES["news20"]["max_depth"] == 6
+    for method in ("laddervae", "laddervae-agg"):
+        settings = cell_of(data="news20", method=method).settings
+        assert (settings["depth"], "max_depth" in settings) == (5, False)
+    assert not {"max_depth", "hidden_dim", "depth"} & set(cell_of(data="news20", method="vae").settings)
 
 
 def test_a_fixed_tree_is_trained_and_recorded():
@@ -448,6 +566,8 @@ def test_bisecting_k_means_halves_the_widest_cluster():
     found = Bisecting(4, random_state=0).fit(X)
     assert [len(set(found.labels_[20 * k : 20 * k + 20])) for k in range(4)] == [1] * 4
     assert found.tree_.height == 2  # far ones part first
+    assert (found.predict(X) == found.labels_).all()
+    assert (found.predict(centres[::-1]) == found.labels_[::-20]).all()
     assert (Bisecting(4, random_state=0).fit(X).labels_ == found.labels_).all()
     assert len(Bisecting(5, random_state=0).fit(X[:1].repeat(9, 0)).tree_.leaves) == 1  # nothing differs
     with pytest.raises(ValueError, match=r"n_clusters=0 must be a whole number from 1 to 80"):
@@ -762,7 +882,11 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     assert "1 of 2 cells are in" in said
     assert "done: " not in said
     shown = treevae("paper", "show", "tiny", *options[2:])
-    assert "Digits: Agg, seed 0: recorded without a score of this table; to fit anew: treevae paper run tiny" in shown
+    command = f"treevae paper run tiny --scale {SCALE} --again"  # without a folder: it is written into tables
+    assert f"Digits: Agg, seed 0: recorded without a score of this table; to fit anew: {command}." in shown
+    assert f"treevae paper run TABLE --scale {SCALE} --results {tmp_path} --again" in treevae(
+        "paper", "list", *options[2:]
+    )
     said = treevae("paper", "run", "tiny", *options, "--again")
     assert said.count("done: ") == 1
     assert (tmp_path / "aside" / f"{old.name}-1.json").read_bytes() == content
@@ -778,6 +902,30 @@ def test_what_a_method_never_gives_makes_no_record_incomplete(tmp_path):
     text = treevae("paper", "show", "clustering", "--results", tmp_path)
     (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " HDBSCAN " in line]
     assert row.split()[:5] == ["Fashion", "HDBSCAN", "1", "–", "(–)"]
+
+
+def test_the_next_command_finds_what_this_one_wrote(tmp_path, tiny, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for options, same in (
+        (("--scale", 0.1234567), " --scale 0.1234567"),
+        (("--scale", SCALE, "--results", "there"), f" --scale {SCALE} --results there"),
+        ((), ""),
+    ):
+        said = treevae("paper", "run", "tiny", "--method", "agg", *options)
+        (hinted,) = re.findall(r"Next: treevae (paper show tiny.*)", said)
+        assert hinted == f"paper show tiny{same}"
+        (row,) = [line for line in treevae(*hinted.split()).splitlines() if " Agg " in line]
+        assert "not run" not in row
+        last = treevae("paper", "list", *options).splitlines()[-1]
+        assert last == f"Next: treevae paper run TABLE{same}, then: treevae paper show TABLE{same}"
+
+
+def test_list_says_where_records_may_be_if_there_are_none_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hint = "There is no folder results here: if there are records elsewhere, name theirs with --results."
+    assert hint in treevae("paper", "list")
+    (tmp_path / "results").mkdir()
+    assert "There is no folder" not in treevae("paper", "list")
 
 
 @pytest.mark.parametrize("command", [("show", "sizes"), ("list",)])

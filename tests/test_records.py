@@ -38,4 +38,5 @@ def test_estimates_of_log_p_come_with_their_error():
 def test_bits_are_told_of_densities_of_pixels_alone():
     assert "bits_per_dimension" not in recorded(IMAGES[..., 0], 2)[1]["likelihood"]  # Bernoulli
     assert "bits_per_dimension" not in recorded(IMAGES.reshape(40, -1), 2, likelihood="gaussian")[1]["likelihood"]
+    assert "bits_per_dimension" not in recorded(255 * IMAGES, 2, likelihood="gaussian")[1]["likelihood"]
     assert "likelihood" not in recorded(IMAGES, 0)[1]

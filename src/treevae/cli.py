@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from .cli_fit import DATA_HELP, fit
 from .cli_paper import paper
 from .cli_run import MODEL, Drop, RunPath, check_parent, load_model, make_writable, model_file, unfinished, write_csv
+from .cli_score import score
 from .cli_view import explore, report
 from .cli_words import INTERRUPTED, count, drawing, sample_names, say_written, times
 
@@ -291,7 +292,7 @@ def _last_elbo(model: TreeVAE) -> str:
     return f"{elbo:.1f} nats a sample{units}, in training ({where})"
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (demo, fit, data, predict, sample, info, report, explore)
+COMMANDS: tuple[Callable[..., None], ...] = (demo, fit, data, predict, score, sample, info, report, explore)
 for command in COMMANDS:  # in the order of the help
     app.command()(command)
 app.add_typer(paper, name="paper")

@@ -64,9 +64,13 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
         typer.echo(f"Not there yet: {', '.join(absent)}.")
     for why in damaged:
         typer.echo(f"{why}.")
+    there = _options(results, scale)
     if incomplete:
-        typer.echo("Incomplete records lack a score of the table: treevae paper run TABLE --again fits them anew.")
-    typer.echo("Next: treevae paper run TABLE, then: treevae paper show TABLE")
+        again = f"treevae paper run TABLE{there} --again"
+        typer.echo(f"Incomplete records lack a score of the table: {again} fits them anew.")
+    if not results.is_dir():
+        typer.echo(f"There is no folder {results} here: if there are records elsewhere, name theirs with --results.")
+    typer.echo(f"Next: treevae paper run TABLE{there}, then: treevae paper show TABLE{there}")
 
 
 @paper.command("run")
@@ -163,8 +167,7 @@ def run_table(
         typer.echo(f"{busy} of {len(jobs)} fits are left to other processes. Next: wait for them, or the same again.")
         return
     whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"All {len(cells)}"
-    option = "" if results == STORE else f" --results {results}"
-    typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}{option}")
+    typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}{_options(results, scale)}")
 
 
 @paper.command("show")
@@ -205,6 +208,12 @@ def show_table(
     write_whole(in_markdown, as_markdown(chosen, found, scale))
     write_whole(in_latex, as_latex(chosen, found, scale))
     typer.echo(f"\nWrote {in_markdown}, {in_latex}")
+
+
+def _options(results: Path, scale: float) -> str:
+    """What leads another command to the same records."""
+    said = [f"--scale {scale}"] * (scale != 1) + [f"--results {results}"] * (results != STORE)
+    return "".join(f" {option}" for option in said)
 
 
 def _check_there(results: Path) -> None:

@@ -9,12 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from .cli_run import MODEL, SETTINGS, Drop, RunPath, check_parent, load_model, model_file, unfinished
+from .cli_run import MODEL, SETTINGS, Drop, OtherData, Root, RunPath, check_parent, load_model, model_file, unfinished
 from .cli_words import count, say_written
 
-REPORT_HELP = "Other samples than those of RUN: a file, a folder or a data set, as in fit."
-OtherData = Annotated[str | None, typer.Option("--data", metavar="DATA", help=REPORT_HELP)]
-Root = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies, if not where fit found it.")]
 Label = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
 ]

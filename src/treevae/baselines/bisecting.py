@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..tree import Tree
 
@@ -46,14 +46,15 @@ class Bisecting(ClusterMixin, BaseEstimator):
         n, k, chance = len(X), self.n_clusters, check_random_state(self.random_state)
         if not isinstance(k, Integral) or not 1 <= k <= n:
             raise ValueError(f"n_clusters={k!r} must be a whole number from 1 to {n}, the number of samples")
-        tree, members = Tree(), {0: np.arange(n)}
+        tree, members, splits = Tree(), {0: np.arange(n)}, dict[int, KMeans]()
         spread = {0: _spread(X)}
         while len(tree.leaves) < k:
             leaf = max(tree.leaves, key=lambda node: spread[node])
             if spread[leaf] == 0:
                 break
             inside = members.pop(leaf)
-            side = KMeans(2, n_init=self.n_init, random_state=chance).fit_predict(X[inside])
+            splits[leaf] = KMeans(2, n_init=self.n_init, random_state=chance).fit(X[inside])
+            side = splits[leaf].labels_
             tree = tree.split(leaf)
             for child, value in zip(tree.children(leaf), (0, 1), strict=True):
                 members[child] = inside[side == value]
@@ -63,7 +64,20 @@ class Bisecting(ClusterMixin, BaseEstimator):
             labels[members[leaf]] = place
         self.tree_: Tree = tree
         self.labels_: np.ndarray = labels
+        self._splits: dict[int, KMeans] = splits
         return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The cluster of each sample: at every split, from the root on, the side whose mean is nearer."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float32, allow_nd=True)
+        X = X.reshape(len(X), -1)
+        node = np.zeros(len(X), dtype=np.intp)
+        for split in self.tree_.routers:  # parents come before their children
+            if len(inside := np.flatnonzero(node == split)):
+                node[inside] = np.array(self.tree_.children(split))[self._splits[split].predict(X[inside])]
+        place = {leaf: place for place, leaf in enumerate(self.tree_.leaves)}
+        return np.array([place[leaf] for leaf in node.tolist()], dtype=np.intp)
 
 
 def _spread(X: np.ndarray) -> float:

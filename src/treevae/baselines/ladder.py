@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimator import TreeVAE
@@ -22,11 +22,14 @@ from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
 from ..training.plan import Plan, Stage
 from ..tree import Tree
-from .ward import Ward
 
 GROWN = 0.7  # of the epochs; the rest fine-tunes at a KL weight of 1, as in the authors' baselines
 WARM_UP = 200  # epochs in which the KL weight rises to 1, of the paper's schedule
 DROP_EVERY = 100  # epochs of fine-tuning after which the learning rate is a tenth, of the paper's schedule
+WITHOUT_SPLITS: dict[str, Any] = {  # not TreeVAE's defaults: these may change, and a fit goes on with the same only
+    "contrastive_loss": "bottom_up",
+    "n_init": 1,
+}
 
 
 def path(depth: int) -> Tree:
@@ -39,20 +42,22 @@ def path(depth: int) -> Tree:
     return tree
 
 
-def matched_hidden_dim(arch: Architecture, tree: Tree) -> int:
-    """The width of hidden layers at which a LadderVAE has about as many parameters as a TreeVAE with this tree."""
+def matched_hidden_dim(arch: Architecture, tree: Tree, depth: int) -> int:
+    """The width of hidden layers at which a LadderVAE so deep has about as many weights as a TreeVAE with this tree."""
 
-    def size(hidden: int, tree: Tree) -> int:
-        sized = replace(arch, hidden_dims=(hidden,) * len(arch.hidden_dims))
-        return sum(value.numel() for value in TreeVAEModule(sized, [tree], torch.Generator()).parameters())
+    def weights(arch: Architecture, tree: Tree) -> int:
+        return sum(value.numel() for value in TreeVAEModule(arch, [tree], torch.Generator()).parameters())
 
-    ladder, wanted = path(arch.n_levels - 1), size(arch.hidden_dims[0], tree)
-    low, high = 1, 2
-    while size(high, ladder) < wanted:
+    def ladder(hidden: int) -> int:
+        latents = (arch.latent_dims[0],) * (depth + 1)
+        return weights(replace(arch, latent_dims=latents, hidden_dims=(hidden,) * depth), path(depth))
+
+    wanted, low, high = weights(arch, tree), 1, 2
+    while ladder(high) < wanted:
         high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if size(middle, ladder) < wanted else (low, middle)
+        low, high = (middle, high) if ladder(middle) < wanted else (low, middle)
     return high
 
 
@@ -85,7 +90,7 @@ class _Root(_Path):
     _schedule = 500
 
 
-class LadderVAE(TransformerMixin, BaseEstimator):
+class LadderVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A LadderVAE: latents one above the other, each with a prior given by the one above.
 
     Parameters
@@ -177,6 +182,11 @@ random_state, verbose
         check_is_fitted(self)
         return self.model_.score(X)
 
+    def log_likelihood(self, X: Any, draws: int = 1000, bound: str = "iwae") -> np.ndarray:
+        """An estimate of log p(x) of each sample in nats; as :meth:`TreeVAE.log_likelihood`."""
+        check_is_fitted(self)
+        return self.model_.log_likelihood(X, draws, bound)
+
     def reconstruct(self, X: Any) -> np.ndarray:
         """The model's idea of each sample, in the form and units of X."""
         check_is_fitted(self)
@@ -187,12 +197,16 @@ random_state, verbose
         check_is_fitted(self)
         return self.model_.sample(n, random_state=random_state)
 
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.module_.arch.latent_dims[-1]
+
     def _model(self) -> _Path:
         """The model to fit."""
         if not isinstance(self.depth, Integral) or self.depth < 1:
             raise ValueError(f"depth={self.depth!r} must be a whole number of at least 1; use VAE for one latent")
         shared = {name: value for name, value in self.get_params(deep=False).items() if name != "depth"}
-        return _Path(tree=path(self.depth), max_depth=self.depth, contrastive_loss="bottom_up", **shared)
+        return _Path(tree=path(self.depth), max_depth=self.depth, **WITHOUT_SPLITS, **shared)
 
 
 class VAE(LadderVAE):
@@ -242,53 +256,4 @@ class VAE(LadderVAE):
 
     def _model(self) -> _Path:
         """The model to fit."""
-        return _Root(tree=Tree(), max_depth=0, contrastive_loss="bottom_up", **self.get_params(deep=False))
-
-
-class LatentWard(ClusterMixin, BaseEstimator):
-    """Ward's method on what a VAE or a LadderVAE makes of the samples.
-
-    Ward cannot place new samples, so :meth:`predict` merges the embeddings of the samples it is given, as the paper
-    does with the test samples; the model has learnt from those of :meth:`fit`.
-
-    Parameters
-    ----------
-    model : LadderVAE or VAE
-        What gives the embeddings.
-    n_clusters : int, default=10
-        Where to cut.
-
-    Attributes
-    ----------
-    model_ : LadderVAE or VAE
-        The fitted model.
-    tree_ : Tree
-        The dendrogram of the samples last clustered, down to the clusters.
-    """
-
-    def __init__(self, model: LadderVAE, n_clusters: int = 10) -> None:
-        self.model = model
-        self.n_clusters = n_clusters
-
-    def fit(self, X: Any, y: Any = None) -> LatentWard:
-        """Fit the model on X, cluster its embedding, and return self; ``y`` is ignored."""
-        self.model_ = clone(self.model).fit(X)
-        self.labels_ = self.predict(X)
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The clusters of X among themselves."""
-        check_is_fitted(self, "model_")
-        ward = Ward(self.n_clusters).fit(self.model_.transform(X))
-        self.tree_: Tree = ward.tree_
-        return ward.labels_
-
-    def transform(self, X: Any) -> np.ndarray:
-        """The model's embedding of X."""
-        check_is_fitted(self, "model_")
-        return self.model_.transform(X)
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The model's ELBO of each sample, in nats."""
-        check_is_fitted(self, "model_")
-        return self.model_.score_samples(X)
+        return _Root(tree=Tree(), max_depth=0, **WITHOUT_SPLITS, **self.get_params(deep=False))

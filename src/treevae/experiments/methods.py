@@ -34,17 +34,9 @@ class Place:
 
 DRAWS = 1000  # behind an estimate of log p(x), at scale 1
 OF_CLUSTERS = ("scores_percent", "fine_scores_percent", "test_leaf_by_class", "leaf_attributes_percent")
-OF_LATENTS = (
-    "latent_dim",
-    "hidden_dim",
-    "max_depth",
-    "network",
-    "layer_defaults",
-    "likelihood",
-    "augment",
-    "contrastive_weight",
-    "batch_size",
-)
+OF_VAE = ("latent_dim", "network", "layer_defaults", "likelihood", "augment", "contrastive_weight", "batch_size")
+OF_LADDER = (*OF_VAE, "hidden_dim")
+DEPTH = {"depth": 5}  # of the paper's LadderVAE, also where its trees are deeper
 OF_DEEPECT = ("n_leaves", "network", "likelihood", "augment", "contrastive_weight", "batch_size")
 Fit = Callable[[Job, DataSet, Place], Iterator[tuple[Cell, dict[str, Any]]]]
 
@@ -123,9 +115,7 @@ def fit_latents(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
     cell = job.cells[0]
     settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "max_depth")}
     make = VAE if cell.method.startswith("vae") else LadderVAE
-    if make is VAE:
-        settings.pop("hidden_dim")
-    elif cell.method.endswith("matched"):
+    if cell.method.endswith("matched"):
         settings["hidden_dim"] = _matched(cell, data)
     epochs = _epochs(make().epochs, cell)
     model = make(**settings, epochs=epochs, device=place.device, verbose=place.verbose)
@@ -142,14 +132,14 @@ def fit_latents(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
 
 
 def _matched(cell: Cell, data: DataSet) -> int:
-    """The width at which a LadderVAE has as many parameters as a TreeVAE of the recipe."""
+    """The width at which a LadderVAE has as many weights as a TreeVAE of the recipe has in training."""
     from ..baselines.ladder import matched_hidden_dim
     from ..estimator import TreeVAE
     from ..tree import balanced
 
-    model = TreeVAE(**{k: v for k, v in cell.settings.items() if k not in ("augment", "contrastive_weight")})
+    model = TreeVAE(**{k: v for k, v in cell.settings.items() if k not in ("augment", "contrastive_weight", "depth")})
     _, _, arch, _, _ = model._check(data.x_train[:1000], save_every=0)
-    return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]))
+    return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]), cell.settings["depth"])
 
 
 def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
@@ -227,11 +217,25 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("treevae", fit_treevae, together=("seed",), gpu=True),
-        Method("vae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
-        Method("vae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
-        Method("laddervae", fit_latents, uses=OF_LATENTS, together=("seed",), gpu=True),
-        Method("laddervae-agg", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
-        Method("laddervae-matched", fit_latents, uses=(*OF_LATENTS, "n_leaves"), together=("seed",), gpu=True),
+        Method("vae", fit_latents, uses=OF_VAE, together=("seed",), gpu=True),
+        Method("vae-agg", fit_latents, uses=(*OF_VAE, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
+        Method("laddervae", fit_latents, uses=OF_LADDER, own=DEPTH, together=("seed",), gpu=True),
+        Method(
+            "laddervae-agg",
+            fit_latents,
+            uses=(*OF_LADDER, "n_leaves"),
+            own=DEPTH,
+            together=("seed", "n_leaves"),
+            gpu=True,
+        ),
+        Method(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
+            "laddervae-matched",
+            fit_latents,
+            uses=(*OF_LADDER, "max_depth", "n_leaves"),
+            own=DEPTH,
+            together=("seed",),
+            gpu=True,
+        ),
         Method("deepect", fit_deepect, uses=OF_DEEPECT, gpu=True),
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),

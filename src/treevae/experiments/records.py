@@ -49,6 +49,7 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
         "seconds": model.seconds_[-1],
         "stages": stages(model),
         "tree": json.loads(model.tree_.to_json()),
+        "n_weights": sum(value.numel() for value in model.module_.parameters()),
         "elbo": elbo_terms(model, data.x_test),
         "train_leaf_sizes": np.bincount(model.labels_, minlength=len(model.tree_.leaves)).tolist(),
         "nodes": nodes,
@@ -132,29 +133,47 @@ def scores(tree: Tree | None, leaves: np.ndarray, y: np.ndarray) -> dict[str, fl
     }
 
 
-def elbo_terms(model: TreeVAE, X: np.ndarray) -> dict[str, float]:
+def explained(model: TreeVAE, X: Any, draws: int) -> dict[str, Any]:
+    """How well a model explains samples, of which the fingerprint is as the model sees them; and where it was asked."""
+    return {
+        "samples": fingerprint(model._to_model(X)),
+        "device": name_of(next(model.module_.parameters()).device),
+        "versions": versions(),
+        "source": source(),
+        "elbo": elbo_terms(model, X),
+        "likelihood": likelihoods(model, X, draws),
+    }
+
+
+def elbo_terms(model: TreeVAE, X: Any) -> dict[str, float]:
     """The mean ELBO of samples in nats, and its terms; RL is the negative reconstruction."""
     terms = over(model.module_, _samples(model, X), lambda x: score_terms(model.module_, x, DRAWS).values.T).mean(0)
     named = dict(zip(TERMS, terms.tolist(), strict=True))
+    density = np.array(named["reconstruction"])
+    named["reconstruction"] = float(model._units.log_density(density, model._form.n_features))
     kl = sum(value for name, value in named.items() if name != "reconstruction")
     return {"ELBO": named["reconstruction"] - kl, "RL": -named["reconstruction"], **named}
 
 
-def likelihoods(model: TreeVAE, X: np.ndarray, draws: int) -> dict[str, Any]:
+def likelihoods(model: TreeVAE, X: Any, draws: int) -> dict[str, Any]:
     """The mean of both estimates of log p(x) over samples, in nats, and its standard error.
 
     The error is that of the mean over these samples as an estimate of the mean over all samples of their kind: their
-    standard deviation over the root of their number. How far a bound lies below log p(x) is no part of it.
-    Images under a Gaussian also have the importance-weighted bound in bits per dimension.
+    standard deviation over the root of their number; None of a single one. How far a bound lies below log p(x) is no
+    part of it. Images in [0, 1] under a Gaussian also have the importance-weighted bound in bits per dimension.
     """
     found: dict[str, Any] = {"draws": draws}
     for bound in BOUNDS:
         values = model.log_likelihood(X, draws, bound).astype(np.float64)
-        error = float(values.std(ddof=1) / np.sqrt(len(values)))
+        error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
         found[f"ll_{bound}"] = {"mean": float(values.mean()), "standard_error": error}
-    if model._form.is_image and model.module_.arch.likelihood != "bernoulli":
+    if model._form.is_image and model.module_.arch.likelihood != "bernoulli" and _in_unit_range(model._to_model(X)):
         found["bits_per_dimension"] = bits_per_dimension(found["ll_iwae"]["mean"], model.n_features_in_)
     return found
+
+
+def _in_unit_range(x: torch.Tensor) -> bool:
+    return float(x.min()) >= 0 and float(x.max()) <= 1
 
 
 def stages(model: TreeVAE) -> list[dict[str, Any]]:
@@ -232,6 +251,6 @@ def source() -> str:
     return f"{zlib.crc32(code):08x}"
 
 
-def _samples(model: TreeVAE, X: np.ndarray) -> Samples:
+def _samples(model: TreeVAE, X: Any) -> Samples:
     module = model.module_
     return Samples(model._to_model(X), next(module.parameters()).device, largest=module.arch.largest_activation)

@@ -82,7 +82,7 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float, skip
         return Shown(NOT_RUN, "", paper, 0)
     if not method.gives(entry.score.where[-1]):
         return Shown(NONE, "", paper, 0)
-    notes = tuple(_notes(table, row, entry, records))
+    notes = tuple(_notes(table, row, entry, scale, records))
     if any(of_other_data(one, other) for one, other in combinations(records.values(), 2)):
         return Shown(MIXED, "", paper, 0, (_mixture(row, records), *notes))
     having = [record for record in records.values() if entry.score.is_in(record)]
@@ -105,11 +105,13 @@ def remarks(table: Table, found: Sequence[Line]) -> list[str]:
     return [*legend, *spread, *filter(None, [table.note]), *notes]
 
 
-def _notes(table: Table, row: Row, entry: Entry, records: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+def _notes(
+    table: Table, row: Row, entry: Entry, scale: float, records: Mapping[int, Mapping[str, Any]]
+) -> Iterator[str]:
     """In what the data were not the published ones, and what else is to be said of the records behind a figure."""
     yield from dict.fromkeys(record["note"] for record in records.values() if record.get("note"))
     if lacking := [seed for seed, record in records.items() if not entry.score.is_in(record)]:
-        again = f"treevae paper run {table.name} --again"
+        again = f"treevae paper run {table.name}{'' if scale == 1 else f' --scale {scale}'} --again"
         yield f"{row.title}, {_seeds(lacking)}: recorded without a score of this table; to fit anew: {again}"
     leaves = {seed: n for seed, record in records.items() if (n := _leaves(record)) is not None}
     asked = METHODS[row.method].cell(row.data, entry.changes, 1, 0).settings.get("n_leaves")

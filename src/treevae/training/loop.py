@@ -1,4 +1,4 @@
-"""The only training loop: epochs of steps, for one run or several side by side."""
+"""The training loop of all models with an ELBO: epochs of steps, for one run or several side by side."""
 
 from __future__ import annotations
 
