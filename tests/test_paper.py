@@ -381,7 +381,7 @@ def test_an_unknown_name_is_refused_with_those_there_are(monkeypatch):
         tables.table_of("table1")
     with pytest.raises(ValueError, match=r"no data set 'svhn' in the table clustering; there are mnist, fashion, "):
         wanted(TABLES["clustering"], 1, 1.0, ["mnist", "svhn"])
-    with pytest.raises(ValueError, match=r"no method 'dbscan' in the table clustering; there are agg, vae-agg, "):
+    with pytest.raises(ValueError, match=r"no method 'dbscan' in the table clustering; there are agg, vae, "):
         wanted(TABLES["clustering"], 1, 1.0, None, ["dbscan"])
     with pytest.raises(ValueError, match=r"no method 'deepect' that can be run; there are treevae, "):
         wanted(TABLES["clustering"], 1, 1.0, None, ["deepect"])
@@ -431,12 +431,12 @@ def test_a_method_gives_a_record_for_its_cells(name):
     json.dumps(found)
 
 
-@pytest.mark.parametrize("name", ["vae", "vae-agg", "laddervae", "laddervae-agg", "laddervae-matched"])
+@pytest.mark.parametrize("name", ["vae", "laddervae", "laddervae-matched"])
 def test_latents_give_a_record_for_their_cells(name):
     data, method = load("digits"), METHODS[name]
     changes = {"max_depth": 2, "network": "mlp", "hidden_dim": 16, "batch_size": 64}
     cells = [method.cell("digits", changes | {"n_leaves": n}, 0.004, seed) for n in (4, 10) for seed in (0, 1)]
-    cells = list(dict.fromkeys(cells)) if "agg" in name else cells[:2]
+    cells = cells if "matched" not in name else cells[:2]
     found = dict(method.fit(Job(tuple(cells)), data, CPU))
     assert set(found) == set(cells)
     for cell, kept in found.items():
@@ -448,11 +448,8 @@ def test_latents_give_a_record_for_their_cells(name):
         said = {setting: value for setting, value in cell.settings.items() if setting not in of_the_tree}
         assert said.items() <= fitted.items()
         assert ("depth" in said) == ("ladder" in name)
-        if "n_leaves" in cell.settings:  # Ward's method on the latents
-            assert len(kept["test_leaf_by_class"]) == cell.settings["n_leaves"]
-            assert kept["scores_percent"]["ACC"] > 10
-        else:
-            assert "scores_percent" not in kept
+        assert len(kept["test_leaf_by_class"]) == cell.settings["n_leaves"]  # Ward's method on the latents
+        assert kept["scores_percent"]["ACC"] > 10
         json.dumps(kept)
     if name == "laddervae-matched":
         tree = TreeVAE(**RECIPES["digits"] | changes | {"tree": balanced(4)})
@@ -466,11 +463,11 @@ def test_latents_give_a_record_for_their_cells(name):
     [
         ("vae", "fashion", {"epochs": 500, "max_depth": 0, "latent_dim": 8, "network": "cnn", "batch_size": 256}),
         ("vae", "omniglot", {"epochs": 500, "augment": "omniglot", "contrastive_weight": 0.0, "network": "deep_cnn"}),
-        ("vae-agg", "cifar10", {"augment": "cifar", "contrastive_weight": 100.0, "contrastive_loss": "bottom_up"}),
+        ("vae", "cifar10", {"augment": "cifar", "contrastive_weight": 100.0, "contrastive_loss": "bottom_up"}),
         ("laddervae", "news20", {"epochs": 1000, "max_depth": 5, "latent_dim": 4, "hidden_dim": 128}),
-        ("laddervae-agg", "mnist", {"epochs": 1000, "max_depth": 5, "likelihood": "bernoulli"}),
+        ("laddervae", "mnist", {"epochs": 1000, "max_depth": 5, "likelihood": "bernoulli"}),
         (
-            "laddervae-agg",
+            "laddervae",
             "cifar100",
             {"epochs": 1000, "max_depth": 5, "hidden_dim": 512, "augment": "cifar", "contrastive_weight": 100.0,
              "contrastive_loss": "bottom_up", "layer_defaults": "tensorflow", "likelihood": "gaussian"},
@@ -499,7 +496,7 @@ def test_latents_are_of_the_papers_models(name, data, expected, monkeypatch):
 
 
 def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
-    data, cells = load("digits"), [cell_of(seed, data="digits", method="vae-agg", n_leaves=n)
+    data, cells = load("digits"), [cell_of(seed, data="digits", method="vae", n_leaves=n)
                                    for n in (4, 10) for seed in (0, 1)]  # fmt: skip
 
     def latents(X, seed):
@@ -510,7 +507,7 @@ def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
 
     monkeypatch.setattr(VAE, "fit_seeds", fitted)
     monkeypatch.setattr("treevae.experiments.records.record", lambda *_: {"test_leaf_by_class": "of one leaf"})
-    found = dict(METHODS["vae-agg"].fit(Job(tuple(cells)), data, CPU))
+    found = dict(METHODS["vae"].fit(Job(tuple(cells)), data, CPU))
     assert list(found) == sorted(cells, key=lambda cell: cell.seed)
     for cell, kept in found.items():
         ward = Ward(cell.settings["n_leaves"]).fit(latents(data.x_test, cell.seed))
@@ -519,11 +516,20 @@ def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
             assert kept[part] == expected[part]
 
 
+@pytest.mark.parametrize("method", ["vae", "laddervae"])
+def test_one_fit_serves_both_tables(method):
+    clusters, densities = (
+        set(wanted(TABLES[name], 2, 1.0, ["mnist"], [method])) for name in ("clustering", "generative")
+    )
+    assert len(clusters) == 4  # two numbers of leaves, two seeds
+    assert densities < clusters
+    assert len(jobs_of(Store(Path("nowhere")), sorted(clusters, key=str))) == 1
+
+
 def test_ladders_are_as_deep_as_the_papers_on_every_data_set():
     assert RECIPES["news20"]["max_depth"] == 6
-    for method in ("laddervae", "laddervae-agg"):
-        settings = cell_of(data="news20", method=method).settings
-        assert (settings["depth"], "max_depth" in settings) == (5, False)
+    settings = cell_of(data="news20", method="laddervae").settings
+    assert (settings["depth"], "max_depth" in settings) == (5, False)
     assert not {"max_depth", "hidden_dim", "depth"} & set(cell_of(data="news20", method="vae").settings)
 
 

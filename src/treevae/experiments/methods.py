@@ -34,7 +34,16 @@ class Place:
 
 DRAWS = 1000  # behind an estimate of log p(x), at scale 1
 OF_CLUSTERS = ("scores_percent", "fine_scores_percent", "test_leaf_by_class", "leaf_attributes_percent")
-OF_VAE = ("latent_dim", "network", "layer_defaults", "likelihood", "augment", "contrastive_weight", "batch_size")
+OF_VAE = (
+    "latent_dim",
+    "network",
+    "layer_defaults",
+    "likelihood",
+    "augment",
+    "contrastive_weight",
+    "batch_size",
+    "n_leaves",  # of Ward's tree
+)
 OF_LADDER = (*OF_VAE, "hidden_dim")
 DEPTH = {"depth": 5}  # of the paper's LadderVAE, also where its trees are deeper
 OF_DEEPECT = ("n_leaves", "network", "likelihood", "augment", "contrastive_weight", "batch_size")
@@ -107,7 +116,7 @@ def _draws(cell: Cell) -> int:
 
 
 def fit_latents(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell of a VAE or a LadderVAE; with Ward's method on the test samples' latents if asked for."""
+    """A record of each cell of a VAE or a LadderVAE, and of Ward's method on its latents of the test samples."""
     from ..baselines.ladder import VAE, LadderVAE
     from ..baselines.ward import Ward
     from .records import compared, record
@@ -124,11 +133,8 @@ def fit_latents(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
         found = {name: value for name, value in whole.items() if name not in OF_CLUSTERS}  # one leaf is no clustering
         latents = one.transform(data.x_test)
         for cell in (cell for cell in job.cells if cell.seed == seed):
-            cut = {}
-            if "n_leaves" in cell.settings:
-                ward = Ward(cell.settings["n_leaves"]).fit(latents)
-                cut = {"tree": json.loads(ward.tree_.to_json())} | compared(ward.tree_, ward.labels_, data)
-            yield cell, found | cut
+            ward = Ward(cell.settings["n_leaves"]).fit(latents)
+            yield cell, found | {"tree": json.loads(ward.tree_.to_json())} | compared(ward.tree_, ward.labels_, data)
 
 
 def _matched(cell: Cell, data: DataSet) -> int:
@@ -217,21 +223,12 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("treevae", fit_treevae, together=("seed",), gpu=True),
-        Method("vae", fit_latents, uses=OF_VAE, together=("seed",), gpu=True),
-        Method("vae-agg", fit_latents, uses=(*OF_VAE, "n_leaves"), together=("seed", "n_leaves"), gpu=True),
-        Method("laddervae", fit_latents, uses=OF_LADDER, own=DEPTH, together=("seed",), gpu=True),
-        Method(
-            "laddervae-agg",
-            fit_latents,
-            uses=(*OF_LADDER, "n_leaves"),
-            own=DEPTH,
-            together=("seed", "n_leaves"),
-            gpu=True,
-        ),
+        Method("vae", fit_latents, uses=OF_VAE, together=("seed", "n_leaves"), gpu=True),
+        Method("laddervae", fit_latents, uses=OF_LADDER, own=DEPTH, together=("seed", "n_leaves"), gpu=True),
         Method(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
             "laddervae-matched",
             fit_latents,
-            uses=(*OF_LADDER, "max_depth", "n_leaves"),
+            uses=(*OF_LADDER, "max_depth"),
             own=DEPTH,
             together=("seed",),
             gpu=True,
