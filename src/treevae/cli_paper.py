@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .cli_figure import figure
+from .cli_run import make_writable
 from .cli_words import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ FIGURES = ("DP", "LP", "ACC", "NMI")
 
 paper = typer.Typer(
     no_args_is_help=True,
-    help="Run the tables of the paper, and show them beside its figures. Start with: treevae paper list",
+    help="Run the tables of the paper, show them beside its figures, and draw its pictures. Start with: treevae paper "
+    "list",
 )
 
 TABLE_HELP = "digits, clustering, generative, celeba-attributes, sizes, matched-ladder, …: see treevae paper list."
@@ -67,6 +70,7 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
     if incomplete:
         typer.echo("Incomplete records lack a score of the table: treevae paper run TABLE --again fits them anew.")
     typer.echo("Next: treevae paper run TABLE, then: treevae paper show TABLE")
+    typer.echo("The paper's pictures: treevae paper run TABLE --models FOLDER, then: treevae paper figure --help")
 
 
 @paper.command("run")
@@ -85,6 +89,9 @@ def run_table(
         int | None,
         typer.Option(min=1, help="Most seeds fitted in one go; by default all, and with --ray one."),
     ] = None,
+    models: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also keep every fitted TreeVAE there, for paper figure.")
+    ] = None,
     again: Annotated[
         bool,
         typer.Option("--again", help="Also fit anew what was recorded without a score of the table; see aside/."),
@@ -102,6 +109,9 @@ def run_table(
     at everything is --scale 0.1. A record that lacks a score of the table (its cell was run for another one, or by an
     earlier version) is named and left; with --again its cell is fitted anew, and the record kept in the folder aside.
 
+    With --models each TreeVAE that is fitted is also kept as a file, named as its record is: treevae paper figure draws
+    them, treevae.load reads them. What is in the store already is not fitted again and gets no model.
+
     With --ray every fit goes to a worker of a cluster, where treevae and the data sets must be too (--root, or
     $TREEVAE_DATA there). A fit whose worker dies is sent to another.
 
@@ -110,19 +120,25 @@ def run_table(
       treevae paper run digits --seeds 2 --scale 0.1
       treevae paper run clustering --data fashion --method treevae --root ~/data
       treevae paper run sizes --seeds 3 --scale 0.1
+      treevae paper run digits --method treevae --seeds 3 --scale 0.1 --models models
       treevae paper run clustering --ray local
     """
     from .experiments.cluster import run_on_ray
     from .experiments.methods import METHODS, Place
+    from .experiments.models import Models
     from .experiments.running import Busy, Failed, jobs_of, run, standing, wanted, without_data
     from .experiments.store import Store
     from .experiments.tables import table_of
 
+    if models is not None and ray is not None:
+        raise ValueError("--models cannot be given with --ray, whose workers send back records alone; leave one out")
     chosen, store = table_of(table), Store(results)
     cells = wanted(chosen, seeds, scale, data, method)
     now = standing(store, cells)
     if now.damaged:
         raise ValueError(next(iter(now.damaged.values())))
+    if models is not None:
+        make_writable(models, "--models")  # now, and not after hours of fitting
     left = now.missing + (now.incomplete if again else [])
     no_data = without_data((cell.data for cell in left), root) if ray is None else {}  # workers have their own
     for name, why in no_data.items():
@@ -139,9 +155,14 @@ def run_table(
     lacking = 0 if again else len(now.incomplete)
     if lacking:
         typer.echo(f"{lacking} of them lack a score of this table and are left as they are; --again fits them anew.")
+    if models is not None and (bare := Models(models).lacking(cell for cell in cells if cell not in left)):
+        typer.echo(
+            f"{len(bare)} of them are TreeVAEs without a model in {models}, which are not fitted again; to fit them, "
+            "name a new store with --results."
+        )
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale:g} --root DATA"])
-    where = Place(None if root is None else root.resolve(), device, ray is None, command)
+    where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
         kinds = [type(one) for one in _tell(ended)] if jobs else []
@@ -163,8 +184,11 @@ def run_table(
         typer.echo(f"{busy} of {len(jobs)} fits are left to other processes. Next: wait for them, or the same again.")
         return
     whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"All {len(cells)}"
-    option = "" if results == STORE else f" --results {results}"
+    option = ("" if scale == 1 else f" --scale {scale:g}") + ("" if results == STORE else f" --results {results}")
     typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}{option}")
+    if models is not None:
+        there = len(Models(models).there(cells))
+        typer.echo(f"Models of these cells in {models}: {there}. Next: treevae paper figure --help")
 
 
 @paper.command("show")
@@ -205,6 +229,9 @@ def show_table(
     write_whole(in_markdown, as_markdown(chosen, found, scale))
     write_whole(in_latex, as_latex(chosen, found, scale))
     typer.echo(f"\nWrote {in_markdown}, {in_latex}")
+
+
+paper.command("figure")(figure)
 
 
 def _check_there(results: Path) -> None:
