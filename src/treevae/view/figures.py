@@ -26,6 +26,7 @@ NAME = 1.0  # width of the names beside rows
 MAPS = ("umap", "pca")
 NEIGHBOURS = 15  # of a sample on UMAP's map
 POINT, LEGEND_POINT = (3, 12), 36  # smallest and largest points of a map, and those of its legend, in square points
+LETTER = 0.085  # width of a letter of the legend, in inches
 POINTS = 12_000  # what all points of a map cover together, in square points
 SHORT = 5  # letters of a name that has room below its leaf
 
@@ -94,7 +95,7 @@ def root_map(
     embedding = model.transform(X)
     groups, of_sample = _leaves_to_colour(model, X) if y is None else _classes_to_colour(y, class_names, len(embedding))
     places = flat_map(embedding, method, random_state)
-    figure, axes = _axes((6.5, 6.0))
+    figure, axes = _axes((6.4 + LETTER * max(len(name) for name, _ in groups), 6.0))
     least, most = POINT
     size = min(max(POINTS / len(places), least), most)
     for k, (name, colour) in enumerate(groups):
