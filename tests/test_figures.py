@@ -1,12 +1,13 @@
 """The figures for papers: what is on them, and the average of several trees against counting by hand."""
 
 import sys
-import types
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 
 from treevae import Tree, TreeVAE, plot
 from treevae.view.average import average_distances, edges_between_leaves
@@ -68,13 +69,26 @@ def test_all_leaves_has_a_column_for_every_leaf(models):
     np.testing.assert_allclose(np.asarray(axes.images[7].get_array())[..., 0], drawn[2, 1].clip(0, 1), atol=1e-6)
 
 
-def test_the_map_shows_every_sample_once(models):
-    figure = plot.root_map(models[0], X, method="pca")
-    (axes,) = figure.axes
-    points = np.concatenate([cloud.get_offsets() for cloud in axes.collections])
-    assert len(points) == 300
+def test_the_map_is_of_the_roots_embedding_and_shows_every_sample_once(models):
+    places = PCA(2, random_state=0).fit_transform(models[0].transform(X))
+    (axes,) = plot.root_map(models[0], X, method="pca").axes
+    for k, cloud in enumerate(axes.collections):
+        np.testing.assert_allclose(cloud.get_offsets(), places[models[0].predict(X) == k], rtol=1e-5, atol=1e-5)
+    assert sum(len(cloud.get_offsets()) for cloud in axes.collections) == 300
     by_class = plot.root_map(models[0], X, Y, method="pca").axes[0]
     assert [text.get_text() for text in by_class.get_legend().get_texts()] == [str(k) for k in range(10)]
+    for k, cloud in enumerate(by_class.collections):
+        np.testing.assert_allclose(cloud.get_offsets(), places[k == Y], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [10, 20, 100])
+def test_the_classes_of_a_map_keep_their_order_their_names_and_colours_of_their_own(models, n):
+    names = [f"class {n - k}" for k in range(n)]  # in the alphabet they would stand otherwise
+    (axes,) = plot.root_map(models[0], X, np.arange(300) % n, names, method="pca").axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == names
+    assert len({tuple(cloud.get_facecolor()[0]) for cloud in axes.collections}) == n
+    with pytest.raises(ValueError, match=r"y has shape \(299,\)"):
+        plot.root_map(models[0], X, np.zeros(299, int), method="pca")
 
 
 def test_umap_is_asked_for_two_dimensions_and_missed_politely(monkeypatch):
@@ -88,7 +102,7 @@ def test_umap_is_asked_for_two_dimensions_and_missed_politely(monkeypatch):
             torch.set_num_threads(threads + 1)  # as the real one does, by numba
             return x[:, :2]
 
-    monkeypatch.setitem(sys.modules, "umap", types.SimpleNamespace(UMAP=Umap))
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Umap))
     assert flat_map(np.ones((5, 8)), "umap", 3).shape == (5, 2)
     assert asked == {"n_neighbors": 4, "n_components": 2, "random_state": 3, "n_jobs": 1}
     assert torch.get_num_threads() == threads
@@ -111,7 +125,21 @@ def test_the_average_dendrogram_names_its_leaves(models):
     assert all(name.startswith(("digit", "cluster")) for name in names)
 
 
+def test_clusters_are_joined_at_the_mean_of_all_their_distances():
+    """Two trees part a and b last, one b and c: between a, b, c lie 7/3 (ab), 8/3 (bc) and 3 (ac) edges on average."""
+    left, right = Tree().split(0).split(1), Tree().split(0).split(2)
+    runs = [SimpleNamespace(tree_=tree, predict=lambda X: np.arange(3)) for tree in (left, left, right)]
+    (axes,) = plot.average_dendrogram(runs, np.zeros((3, 1)), ["a", "b", "c"]).axes
+    (lines,) = axes.collections
+    heights = sorted(max(y for _, y in line) for line in lines.get_segments())
+    np.testing.assert_allclose(heights, [7 / 3, (8 / 3 + 3) / 2])  # single linkage has 8/3, complete 3
+    assert [label.get_text() for label in axes.get_xticklabels()] in (["a", "b", "c"], ["c", "a", "b"])
+    assert axes.get_ylabel() == "edges between clusters, mean of 3 trees"
+
+
 def test_what_is_refused(models):
+    with pytest.raises(ValueError, match="the trees have one leaf, so there is nothing to join"):
+        plot.average_dendrogram([SimpleNamespace(tree_=Tree(), predict=lambda X: np.zeros(3, int))] * 2, X[:3])
     with pytest.raises(ValueError, match=r"method='tsne'; allowed are 'umap', 'pca'"):
         plot.root_map(models[0], X, method="tsne")
     vectors = TreeVAE(tree=Tree().split(0), epochs=1, hidden_dim=8, device="cpu").fit(X.reshape(300, -1))

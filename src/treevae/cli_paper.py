@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .cli_figure import figure
+from .cli_run import make_writable
 from .cli_words import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ FIGURES = ("DP", "LP", "ACC", "NMI")
 
 paper = typer.Typer(
     no_args_is_help=True,
-    help="Run the tables of the paper, and show them beside its figures. Start with: treevae paper list",
+    help="Run the tables of the paper, show them beside its figures, and draw its pictures. Start with: treevae paper "
+    "list",
 )
 
 TABLE_HELP = "digits, clustering, generative, celeba-attributes, sizes, matched-ladder, …: see treevae paper list."
@@ -71,6 +74,7 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
     if not results.is_dir():
         typer.echo(f"There is no folder {results} here: if there are records elsewhere, name theirs with --results.")
     typer.echo(f"Next: treevae paper run TABLE{there}, then: treevae paper show TABLE{there}")
+    typer.echo("The paper's pictures: treevae paper run TABLE --models FOLDER, then: treevae paper figure --help")
 
 
 @paper.command("run")
@@ -89,6 +93,9 @@ def run_table(
         int | None,
         typer.Option(min=1, help="Most seeds fitted in one go; by default all, and with --ray one."),
     ] = None,
+    models: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also keep every fitted TreeVAE there, for paper figure.")
+    ] = None,
     again: Annotated[
         bool,
         typer.Option("--again", help="Also fit anew what was recorded without a score of the table; see aside/."),
@@ -106,6 +113,9 @@ def run_table(
     at everything is --scale 0.1. A record that lacks a score of the table (its cell was run for another one, or by an
     earlier version) is named and left; with --again its cell is fitted anew, and the record kept in the folder aside.
 
+    With --models each TreeVAE that is fitted is also kept as a file, named as its record is: treevae paper figure draws
+    them, treevae.load reads them. What is in the store already is not fitted again and gets no model.
+
     With --ray every fit goes to a worker of a cluster, where treevae and the data sets must be too (--root, or
     $TREEVAE_DATA there). A fit whose worker dies is sent to another.
 
@@ -114,19 +124,25 @@ def run_table(
       treevae paper run digits --seeds 2 --scale 0.1
       treevae paper run clustering --data fashion --method treevae --root ~/data
       treevae paper run sizes --seeds 3 --scale 0.1
+      treevae paper run digits --method treevae --seeds 3 --scale 0.1 --models models
       treevae paper run clustering --ray local
     """
     from .experiments.cluster import run_on_ray
     from .experiments.methods import METHODS, Place
+    from .experiments.models import Models
     from .experiments.running import Busy, Failed, jobs_of, run, standing, wanted, without_data
     from .experiments.store import Store
     from .experiments.tables import table_of
 
+    if models is not None and ray is not None:
+        raise ValueError("--models cannot be given with --ray, whose workers send back records alone; leave one out")
     chosen, store = table_of(table), Store(results)
     cells = wanted(chosen, seeds, scale, data, method)
     now = standing(store, cells)
     if now.damaged:
         raise ValueError(next(iter(now.damaged.values())))
+    if models is not None:
+        make_writable(models, "--models")  # now, and not after hours of fitting
     left = now.missing + (now.incomplete if again else [])
     no_data = without_data((cell.data for cell in left), root) if ray is None else {}  # workers have their own
     for name, why in no_data.items():
@@ -143,9 +159,14 @@ def run_table(
     lacking = 0 if again else len(now.incomplete)
     if lacking:
         typer.echo(f"{lacking} of them lack a score of this table and are left as they are; --again fits them anew.")
+    if models is not None and (bare := Models(models).lacking(cell for cell in cells if cell not in left)):
+        typer.echo(
+            f"{len(bare)} of them are TreeVAEs without a model in {models}, which are not fitted again; to fit them, "
+            "name a new store with --results."
+        )
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale:g} --root DATA"])
-    where = Place(None if root is None else root.resolve(), device, ray is None, command)
+    where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
         kinds = [type(one) for one in _tell(ended)] if jobs else []
@@ -168,6 +189,9 @@ def run_table(
         return
     whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"All {len(cells)}"
     typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}{_options(results, scale)}")
+    if models is not None:
+        there = len(Models(models).there(cells))
+        typer.echo(f"Models of these cells in {models}: {there}. Next: treevae paper figure --help")
 
 
 @paper.command("show")
@@ -208,6 +232,9 @@ def show_table(
     write_whole(in_markdown, as_markdown(chosen, found, scale))
     write_whole(in_latex, as_latex(chosen, found, scale))
     typer.echo(f"\nWrote {in_markdown}, {in_latex}")
+
+
+paper.command("figure")(figure)
 
 
 def _options(results: Path, scale: float) -> str:

@@ -53,8 +53,8 @@ def load_model(run: Path) -> TreeVAE:
     return load(path)
 
 
-def make_writable(folder: Path) -> None:
-    """Make the folder, and raise if nothing can be written into it."""
+def make_writable(folder: Path, option: str = "-o") -> None:
+    """Make the folder that an option names, and raise if nothing can be written into it."""
     from tempfile import TemporaryFile
 
     try:
@@ -62,7 +62,9 @@ def make_writable(folder: Path) -> None:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise ValueError(f"cannot write into the folder {folder}: {error.strerror}; name another with -o") from error
+        raise ValueError(
+            f"cannot write into the folder {folder}: {error.strerror}; name another with {option}"
+        ) from error
 
 
 def check_parent(out: Path | None) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from ..recipes import RECIPES
@@ -50,6 +52,12 @@ class Cell:
     def hash(self) -> str:
         """A few digits that stand for everything but the seed."""
         return short_hash({name: value for name, value in asdict(self).items() if name != "seed"})
+
+    def seeds_in(self, folder: Path, suffix: str) -> list[int]:
+        """The seeds, in order, with which a folder has a file that is named after this cell."""
+        form = re.compile(re.escape(self.about) + r"-seed(\d+)-" + self.hash + re.escape(suffix))
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return sorted(int(match[1]) for match in map(form.fullmatch, names) if match)
 
 
 @dataclass(frozen=True)

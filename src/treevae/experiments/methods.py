@@ -30,6 +30,7 @@ class Place:
     verbose: bool = False
     command: str = ""  # goes into the records
     folder: Path | None = None  # for the state of the fit, where one can be kept
+    models: Path | None = None  # the folder for fitted TreeVAEs, where they are wanted
 
 
 DRAWS = 1000  # behind an estimate of log p(x), at scale 1
@@ -82,6 +83,7 @@ class Method:
 def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell, from trees that are grown side by side."""
     from ..estimator import TreeVAE
+    from .models import Models
     from .records import record
 
     settings = dict(job.cells[0].settings)
@@ -92,7 +94,10 @@ def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
         models = model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder)
     by_seed = dict(zip(job.seeds, models, strict=True))
     for cell in job.cells:
-        yield cell, record(by_seed[cell.seed], data, cell.seed, place.command, _draws(cell))
+        found = record(by_seed[cell.seed], data, cell.seed, place.command, _draws(cell))
+        if place.models is not None:  # before the record, with which the cell counts as done
+            Models(place.models).keep(cell, by_seed[cell.seed])
+        yield cell, found
 
 
 @contextmanager

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +75,8 @@ class Store:
 
     def seeds(self, cell: Cell) -> dict[int, dict[str, Any]]:
         """The records of a cell with any seed, by seed in order."""
-        form = re.compile(re.escape(cell.about) + r"-seed(\d+)-" + cell.hash + r"\.json")
-        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
-        found = sorted(int(match[1]) for match in map(form.fullmatch, names) if match)
-        records = ((seed, self.read(Cell(cell.data, cell.method, cell.settings, cell.scale, seed))) for seed in found)
+        found = cell.seeds_in(self.folder, ".json")
+        records = ((seed, self.read(replace(cell, seed=seed))) for seed in found)
         return {seed: record for seed, record in records if record is not None}
 
     def of_same_figures(self, job: Job) -> list[dict[str, Any]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..writing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +44,13 @@ def blank(size: tuple[float, float]) -> tuple[Figure, Axes]:
     axes.set_axis_off()
     axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
     return figure, axes
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure in the form that the file's suffix names; the file is there whole, or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with replacing(path, part):
+        figure.savefig(part, format=path.suffix.lower().removeprefix("."))
 
 
 def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> Any:

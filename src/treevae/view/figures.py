@@ -11,8 +11,9 @@ import torch
 from ..data.arrays import InputForm, as_array
 from .average import average_distances
 from .branches import node_colours
-from .canvas import DPI, EDGE, SMALL, blank, draw_images, need_matplotlib, write, write_within
+from .canvas import DPI, EDGE, SMALL, TEXT, TRUNK, blank, draw_images, need_matplotlib, write, write_within
 from .contrasts import main_classes
+from .plots import named_classes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,10 @@ CELL = 0.6  # width of a generated image, in inches
 NAME = 1.0  # width of the names beside rows
 MAPS = ("umap", "pca")
 NEIGHBOURS = 15  # of a sample on UMAP's map
+POINT, LEGEND_POINT = (3, 12), 36  # smallest and largest points of a map, and those of its legend, in square points
+LETTER = 0.085  # width of a letter of the legend, in inches
+POINTS = 12_000  # what all points of a map cover together, in square points
+SHORT = 5  # letters of a name that has room below its leaf
 
 
 def generations(model: TreeVAE, n: int = 10, random_state: Any = 0) -> Figure:
@@ -52,13 +57,23 @@ def _grid(images: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> Fi
     figure, axes = blank((NAME + n_columns * CELL + EDGE, top + len(rows) * height + EDGE))
     for i, name in enumerate(rows):
         write_within(axes, NAME - 0.1, top + (i + 0.5) * height, name, NAME - 0.2, ha="right", fontsize=SMALL)
+    if columns:
+        write(axes, NAME - 0.1, top / 2, "cluster", ha="right", fontsize=SMALL)
     for j, name in enumerate(columns):
         write(axes, NAME + (j + 0.5) * CELL, top / 2, name, ha="center", fontsize=SMALL)
     draw_images(axes, pixels, lambda i: (NAME + i % n_columns * CELL, top + i // n_columns * height), (CELL, height))
     return figure
 
 
-def root_map(model: TreeVAE, X: Any, y: Any = None, *, method: str = "umap", random_state: Any = 0) -> Figure:
+def root_map(
+    model: TreeVAE,
+    X: Any,
+    y: Any = None,
+    class_names: Sequence[str] | None = None,
+    *,
+    method: str = "umap",
+    random_state: Any = 0,
+) -> Figure:
     """A figure of the root's embedding in two dimensions, a point a sample, coloured by leaf.
 
     Parameters
@@ -67,6 +82,8 @@ def root_map(model: TreeVAE, X: Any, y: Any = None, *, method: str = "umap", ran
     X : samples as in ``fit``
     y : array-like of shape (n_samples,), optional
         Classes to colour by instead.
+    class_names : sequence of str, optional
+        Name of class ``k`` at ``k``; by default the labels in y name themselves.
     method : {"umap", "pca"}, default="umap"
         How to draw many dimensions as two; "umap" needs umap-learn.
     random_state : int, default=0
@@ -75,22 +92,37 @@ def root_map(model: TreeVAE, X: Any, y: Any = None, *, method: str = "umap", ran
     need_matplotlib()
     if method not in MAPS:
         raise ValueError(f"method={method!r}; allowed are {', '.join(map(repr, MAPS))}")
-    places = flat_map(model.transform(X), method, random_state)
-    leaves = model.predict(X)
-    figure, axes = _axes((6.5, 6.0))
-    if y is None:
-        colours = node_colours(model.tree_)
-        for k, leaf in enumerate(model.tree_.leaves):
-            x, up = places[leaves == k].T
-            axes.scatter(x, up, 4, color=colours[leaf], label=f"cluster {k}", linewidths=0)
-    else:
-        y = np.asarray(as_array(y))
-        for k, name in enumerate(np.unique(y)):
-            x, up = places[y == name].T
-            axes.scatter(x, up, 4, color=f"C{k % 10}", label=str(name), linewidths=0)
+    embedding = model.transform(X)
+    groups, of_sample = _leaves_to_colour(model, X) if y is None else _classes_to_colour(y, class_names, len(embedding))
+    places = flat_map(embedding, method, random_state)
+    figure, axes = _axes((6.4 + LETTER * max(len(name) for name, _ in groups), 6.0))
+    least, most = POINT
+    size = min(max(POINTS / len(places), least), most)
+    for k, (name, colour) in enumerate(groups):
+        x, up = places[of_sample == k].T
+        axes.scatter(x, up, size, color=colour, label=name, linewidths=0)
     axes.set(xticks=[], yticks=[], title=f"{method.upper()} of the root's embedding")
-    axes.legend(markerscale=3, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.spines[:].set_visible(False)  # where a point lies means nothing, how near others are does
+    larger = (LEGEND_POINT / size) ** 0.5
+    axes.legend(markerscale=larger, fontsize=SMALL, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def _leaves_to_colour(model: TreeVAE, X: Any) -> tuple[list[tuple[str, Any]], np.ndarray]:
+    """The name and colour of each leaf, and the place in this list of each sample."""
+    colours = node_colours(model.tree_)
+    return [(f"cluster {k}", colours[leaf]) for k, leaf in enumerate(model.tree_.leaves)], model.predict(X)
+
+
+def _classes_to_colour(y: Any, class_names: Sequence[str] | None, n: int) -> tuple[list[tuple[str, Any]], np.ndarray]:
+    """The name and colour of each class, in the order of their labels, and the place in this list of each sample."""
+    from matplotlib import colormaps
+
+    named = named_classes(y, class_names, n)
+    _, first, of_sample = np.unique(np.asarray(as_array(y)), return_index=True, return_inverse=True)
+    few = next((few for few in ("tab10", "tab20") if len(first) <= colormaps[few].N), None)
+    colours = colormaps[few or "turbo"](np.arange(len(first)) if few else np.linspace(0, 1, len(first)))
+    return list(zip(named[first].tolist(), colours, strict=True)), of_sample
 
 
 def flat_map(embedding: np.ndarray, method: str, random_state: Any) -> np.ndarray:
@@ -148,16 +180,22 @@ def average_dendrogram(
 
     labels = [model.predict(X) for model in models]
     trees = [model.tree_ for model in models]
-    merged = linkage(squareform(average_distances(trees, labels), checks=False), "average")
+    distances = average_distances(trees, labels)
+    if len(distances) < 2:
+        raise ValueError("the trees have one leaf, so there is nothing to join; longer training may grow more")
+    merged = linkage(squareform(distances, checks=False), "average")
     names = [f"cluster {k}" for k in range(len(trees[0].leaves))]
     if y is not None:
-        y = np.asarray(as_array(y))
-        classes = y.astype(str) if class_names is None else np.array([str(name) for name in class_names])[y]
-        held = main_classes(trees[0], labels[0], classes)
+        held = main_classes(trees[0], labels[0], named_classes(y, class_names, len(labels[0])))
         names = [name if main is None else main[0] for name, main in zip(names, held, strict=True)]
     figure, axes = _axes((1.6 + 0.7 * len(names), 4.2))
-    dendrogram(merged, labels=names, ax=axes, color_threshold=0, above_threshold_color="#4a505a", leaf_rotation=45)
-    axes.set_ylabel("mean edges between clusters")
+    dendrogram(merged, labels=names, ax=axes, color_threshold=0, above_threshold_color=TRUNK, leaf_font_size=TEXT)
+    if max(map(len, names)) > SHORT:
+        for label in axes.get_xticklabels():
+            label.set(rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_ylabel(f"edges between clusters, mean of {len(trees)} trees", fontsize=SMALL)
+    axes.spines["bottom"].set_visible(False)
+    axes.tick_params(axis="x", length=0)
     return figure
 
 

@@ -1,0 +1,80 @@
+"""The models behind records: a folder with one file for each TreeVAE of the tables that was to be kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .cells import Cell
+
+if TYPE_CHECKING:
+    from ..estimator import TreeVAE
+
+METHOD = "treevae"  # of the tables: the one whose fits are kept
+SUFFIX = ".safetensors"
+
+
+class Models:
+    """Fitted TreeVAEs in a folder, named as their records are. Each is written whole or not at all.
+
+    Parameters
+    ----------
+    folder : path
+        Made when something is written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def path(self, cell: Cell) -> Path:
+        """Where the model of a cell is, or will be."""
+        return self.folder / f"{cell.name}{SUFFIX}"
+
+    def keep(self, cell: Cell, model: TreeVAE) -> None:
+        """Write the model of a cell; one that was there is of an earlier fit, and is replaced."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        model.save(self.path(cell))
+
+    def seeds(self, cell: Cell) -> list[int]:
+        """The seeds, in order, with which the cell has a model here."""
+        return cell.seeds_in(self.folder, SUFFIX)
+
+    def kinds(self, data: str) -> list[str]:
+        """What the cells of a data set that have models here are called, without their seeds."""
+        form = re.compile(rf"({re.escape(data)}-{METHOD}\b.*)-seed\d+-[0-9a-f]+{re.escape(SUFFIX)}")
+        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        return sorted({match[1] for match in map(form.fullmatch, names) if match})
+
+    def there(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Those cells that have a model here."""
+        return [cell for cell in cells if self.path(cell).exists()]
+
+    def lacking(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Those cells that are of TreeVAE and have no model here."""
+        return [cell for cell in cells if cell.method == METHOD and not self.path(cell).exists()]
+
+    def read(self, cell: Cell) -> TreeVAE:
+        """The model of a cell.
+
+        Raises
+        ------
+        ModelFileError
+            The file is damaged, or was fitted with other settings than those of the cell whose name it has.
+        """
+        from ..estimator import load
+        from ..training.checkpoint import ModelFileError
+
+        model = load(self.path(cell))
+        fitted, wanted = model.get_params(deep=False), {**cell.settings, "random_state": cell.seed}
+        if model.tree is not None:
+            fitted["tree"] = json.loads(model.tree.to_json())
+        if wrong := [name for name, value in wanted.items() if fitted[name] != value]:
+            raise ModelFileError(
+                f"{self.path(cell)} is not of the fit that it is named after: its {' and '.join(wrong)} differ; "
+                "remove it, and fit it anew"
+            )
+        return model
