@@ -36,7 +36,7 @@ from treevae.training.runfolder import RunFolder
 CHANCE = np.random.default_rng(0)
 VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
 RUN_FILES = ("model.safetensors", "labels.csv", "tree.txt", "tree.json")
-TINY = ("--n-leaves", "2", "--epochs", "4", "--learning-rate", "0.01", "--device", "cpu")
+TINY = ("--n-leaves", "2", "--n-init", "2", "--epochs", "4", "--learning-rate", "0.01", "--device", "cpu")
 
 
 def treevae(*arguments: Any, code: int = 0) -> str:

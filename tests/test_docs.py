@@ -29,6 +29,8 @@ BASELINES = (ROOT / "docs" / "baselines.md").read_text()
 def test_the_readmes_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert code.count("n_init=4") == 1
+    code = code.replace("n_init=4", "n_init=1")  # sooner done, the same otherwise
     found: dict = {}
     exec(compile(code, "README.md", "exec"), found)
     assert found["pictures"].shape == (16, 8, 8)
@@ -201,7 +203,7 @@ def test_the_plan_of_the_readme_is_the_default():
     defaults = {name: about.default for name, about in inspect.signature(TreeVAE).parameters.items()}
     assert (defaults["epochs"], defaults["n_init"]) == (150, 16)
     assert "150, the default, is the paper's schedule" in README
-    assert "Of every split sixteen candidates\nare trained" in README
+    assert "of every split sixteen\ncandidates are trained" in README
 
 
 def test_documented_defaults_are_those_of_the_signature():

@@ -220,7 +220,9 @@ def test_fewer_leaves_than_asked_for_are_said():
 
 def test_a_tree_grows_on_pictures_of_two_kinds():
     """Splits, subtrees and pruning among samples that are equal. With fewer epochs some seeds end with one leaf."""
-    model = TreeVAE(**SMALL | {"tree": None, "n_leaves": 3, "max_depth": 2, "epochs": 20, "batch_size": 40})
+    model = TreeVAE(
+        **SMALL | {"tree": None, "n_leaves": 3, "max_depth": 2, "n_init": 2, "epochs": 20, "batch_size": 40}
+    )
     model.fit(HALF_WHITE)
     assert len(model.tree_.leaves) >= 2
     assert all(bool(value.isfinite().all()) for value in model.module_.state_dict().values())

@@ -346,10 +346,10 @@ def test_same_seed_same_model_to_the_bit():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_hierarchy_of_eight_groups_is_recovered(seed):
-    X, y = hierarchy(1600, seed=seed)
-    model = TreeVAE(n_leaves=8, hidden_dim=32, batch_size=64, epochs=10, n_init=5, random_state=seed).fit(X)
+    X, y = hierarchy(1000, seed=seed)
+    model = TreeVAE(n_leaves=8, hidden_dim=32, batch_size=64, epochs=12, n_init=4, random_state=seed).fit(X)
     assert accuracy(model.predict(X), y) >= 0.98
     assert accuracy(model.predict(X, n_groups=2), y // 4) >= 0.98
 

@@ -24,8 +24,8 @@ SETTINGS = {
     "max_depth": 2,
     "latent_dim": 3,
     "hidden_dim": 16,
-    "n_init": 4,
-    "epochs": 25,
+    "n_init": 2,
+    "epochs": 16,
     "batch_size": 32,
 }
 
@@ -60,7 +60,7 @@ def main() -> None:
                 attempt(folder)
                 os._exit(0)
             if done < kills:
-                time.sleep(chance.uniform(0, 1.5))
+                time.sleep(chance.uniform(0, 1))
                 os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             if os.WIFSIGNALED(status):

@@ -25,7 +25,16 @@ from treevae.training.growing import Grove
 from treevae.training.loop import DivergedError
 from treevae.training.runfolder import STATES, ChangedRunError, RunFolder
 
-TINY = {"n_leaves": 3, "max_depth": 2, "latent_dim": 2, "hidden_dim": 4, "epochs": 1, "batch_size": 32, "device": "cpu"}
+TINY = {
+    "n_leaves": 3,
+    "max_depth": 2,
+    "latent_dim": 2,
+    "hidden_dim": 4,
+    "n_init": 2,
+    "epochs": 1,
+    "batch_size": 32,
+    "device": "cpu",
+}
 BITS = (normal(96, 5) > 0).astype(np.float32)
 MODELS = {"vectors": normal(96, 5), "images": pixels(96, 5, 5)}
 
