@@ -73,8 +73,8 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
         typer.echo(f"Incomplete records lack a score of the table: {again} fits them anew.")
     if not results.is_dir():
         typer.echo(f"There is no folder {results} here: if there are records elsewhere, name theirs with --results.")
-    typer.echo(f"Next: treevae paper run TABLE{there}, then: treevae paper show TABLE{there}")
     typer.echo("The paper's pictures: treevae paper run TABLE --models FOLDER, then: treevae paper figure --help")
+    typer.echo(f"Next: treevae paper run TABLE{there}, then: treevae paper show TABLE{there}")
 
 
 @paper.command("run")

@@ -111,7 +111,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
-@pytest.mark.parametrize("pauses", [1, 2, 17, 60, 95])
+@pytest.mark.parametrize("pauses", [1, 17, 95])
 def test_a_sudden_end_at_any_pause(pauses, tmp_path, monkeypatch, undisturbed, steps):
     TreeVAE(**QUICK).fit(samples())
     all_of_them = sum(steps)
