@@ -92,8 +92,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         Candidates trained side by side for the first tree and for every split: a wrong split is never repaired, so the
         tree depends less on luck. Of those whose decisions are about as sure as the surest's, the one with the best
         ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less than 5 % of the
-        samples. 1 is the paper, and takes a quarter to a half of the time; 4 lies between them in both. Memory grows
-        with it too. Augmentation and contrastive loss play no part in this choice.
+        samples. 1 is the paper, and takes about a third of the time; 4 lies between them in both. Memory grows with it
+        too. Augmentation and contrastive loss play no part in this choice.
     augment : {"cifar", "celeba", "omniglot"} or callable, default=None
         Train on changed versions of the samples, drawn anew at every step; they are the paper's: crops, flips and
         colours for photographs, a weaker set for faces, small turns and shifts for drawings. Or any function that takes
