@@ -54,7 +54,7 @@ MAY_USE = {
         "cli_run",
     },
     "cli_view": {"view", "subject", "serve", "cli_words", "cli_run"},
-    "cli_score": {"experiments", "subject", "cli_words", "cli_run"},
+    "cli_score": {"writing", "experiments", "subject", "cli_words", "cli_run"},
     "cli_figure": {"data", "view", "experiments", "cli_run", "cli_words"},
     "cli_paper": {"writing", "experiments", "cli_run", "cli_words", "cli_figure"},
     "cli": {"data", "estimator", "demo", "cli_words", "cli_run", "cli_fit", "cli_view", "cli_score", "cli_paper"},

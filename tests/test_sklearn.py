@@ -25,7 +25,7 @@ EXCLUDED = {
     "check_methods_sample_order_invariance": FINER_THAN_FLOAT32,
 }
 
-SMALL = TreeVAE(3, max_depth=2, latent_dim=2, hidden_dim=16, n_init=1, epochs=4, learning_rate=2e-2, random_state=0)
+SMALL = TreeVAE(3, max_depth=2, latent_dim=2, hidden_dim=16, n_init=2, epochs=4, learning_rate=2e-2, random_state=0)
 
 
 @parametrize_with_checks([SMALL], expected_failed_checks=lambda estimator: EXCLUDED)

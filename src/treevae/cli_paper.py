@@ -165,7 +165,7 @@ def run_table(
             "name a new store with --results."
         )
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
-    command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale:g} --root DATA"])
+    command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale} --root DATA"])
     where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)

@@ -50,6 +50,7 @@ def score(
 
     from .experiments.records import explained
     from .subject import subject_of
+    from .writing import write_whole
 
     subject = subject_of(model, run, data, root, drop)
     X, n = subject.X, subject.X.shape[0]
@@ -59,7 +60,7 @@ def score(
     found = explained(model, X, draws)
     typer.echo("\n".join(_lines(found)))
     if out is not None:
-        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_whole(out, json.dumps(found, indent=1) + "\n")
         say_written([out])
 
 

@@ -321,7 +321,7 @@ def command(*arguments: object) -> list[str]:
 @pytest.mark.slow
 def test_ctrl_c_saves_says_how_to_go_on_and_resume_ends_the_same(tmp_path):
     np.save(tmp_path / "x.npy", samples())
-    options = ["--n-leaves", 4, "--max-depth", 2, "--epochs", 10, "--n-init", 2, "--device", "cpu"]
+    options = ["--n-leaves", 4, "--max-depth", 2, "--epochs", 12, "--n-init", 2, "--device", "cpu", "--batch-size", 32]
     whole = command("fit", tmp_path / "x.npy", "-o", tmp_path / "whole", *options)
     subprocess.run(whole, check=True, capture_output=True, timeout=300, env=ONE_THREAD)
 

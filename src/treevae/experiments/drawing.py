@@ -76,7 +76,7 @@ def _average_dendrogram(models: Mapping[int, TreeVAE], data: DataSet) -> Drawn:
     if len(taken) < 2:
         raise ValueError(
             f"no two trees have as many leaves: {', '.join(left_out)}, seed {taken[0]} ({k}); only those can be "
-            "averaged. Fit more seeds"
+            "averaged. Fit more seeds, or with a larger --scale: short fits lose leaves"
         )
     figure = figures.average_dendrogram([models[seed] for seed in taken], data.x_test, data.y_test, data.class_names)
     note = f"Left out, as only trees with {k} leaves can be averaged with these: {', '.join(left_out)}"
@@ -134,7 +134,7 @@ def _command(models: Models, cell: Cell, seeds: int) -> str:
     table = next((table for table in known if seeds == 1 or not table.one_seed), None)
     if table is None:
         return f"no table of treevae paper list has such a fit{'' if seeds == 1 else f' with {seeds} seeds'}"
-    scale = "" if cell.scale == 1 else f" --scale {cell.scale:g}"
+    scale = "" if cell.scale == 1 else f" --scale {cell.scale}"
     rows = f"{table.name} --data {cell.data} --method {METHOD} --seeds {seeds}"
     return (
         f"make it with: treevae paper run {rows}{scale} --models {models.folder} (and with a new --results, if its "

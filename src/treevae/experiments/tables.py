@@ -310,7 +310,8 @@ TABLES = {
             ("DP", "LP", "ACC", "NMI"),
             tuple(_clustering()),
             "DP and LP are of trees of 20 leaves (30 for 20Newsgroups and CIFAR-100), ACC and NMI of as many leaves as "
-            "classes. Agg, bisecting k-means and HDBSCAN cluster the test samples themselves. CIFAR is contrastive.",
+            "classes. Agg, bisecting k-means and HDBSCAN cluster the test samples themselves, VAE + Agg and LadderVAE "
+            "+ Agg their latents. CIFAR is contrastive.",
         ),
         Table(
             "generative",
