@@ -27,7 +27,7 @@ from treevae.model.scoring import score_terms
 from treevae.parameters import device_of
 from treevae.training.events import EpochEnded, TreeChanged
 from treevae.training.growing import Grove
-from treevae.training.plan import Plan, Stage
+from treevae.training.plan import Stage
 from treevae.training.samples import Samples, over
 
 EVERY = 20  # epochs of a final stage between two looks
@@ -57,8 +57,9 @@ class Looker:
         found: dict[str, Any] = {"leaves": len(module.tree.leaves)}
         for name, samples in self._parts.items():
             terms = over(module, samples, lambda x: score_terms(module, x, 1).values.T).mean(0)
-            found[name] = dict(zip(TERMS, terms.tolist(), strict=True))
-            found[name]["ELBO"] = 2 * found[name]["reconstruction"] - float(terms.sum())
+            named = dict(zip(TERMS, terms.tolist(), strict=True))
+            kl = sum(value for term, value in named.items() if term != "reconstruction")
+            found[name] = named | {"ELBO": named["reconstruction"] - kl}
         module.train(was_training)
         return found
 
@@ -98,6 +99,9 @@ def main() -> None:
     look = Looker(train=samples, test=Samples(test, device, largest=arch.largest_activation))
     plan = model._plan(len(x))
     assert plan.final is not None
+    stages = finals(plan.final)
+    if unknown := set(given.only or ()) - set(stages):
+        parser.error(f"--only {', '.join(sorted(unknown))}: allowed are {', '.join(stages)}")
     seed = int(check_random_state(given.seed).randint(2**31 - 1))  # as TreeVAE(random_state=seed) has it
 
     def show(name: str, one: dict[str, Any]) -> dict[str, Any]:
@@ -110,19 +114,14 @@ def main() -> None:
     growing = replace(plan, final=None, whole=None if given.leave_frozen else plan.whole)
     grove = Grove(arch, samples, growing, [seed])
     grown = [show("growing", one) for one in looks(grove, look)]
-    found: dict[str, Any] = {"growing": grown, "final": {}}
-    for name, stage in finals(plan.final).items():
-        if given.only and name not in given.only:
-            continue
-        again = Grove(arch, samples, _only(plan, stage), [seed], grove.runs[0].module.tree)
+    found: dict[str, Any] = {"seed": given.seed, "growing": grown, "final": {}}
+    for name in given.only or stages:
+        stage = stages[name]
+        one_stage = replace(plan, first=stage, final=None)  # all that a given tree is trained for
+        again = Grove(arch, samples, one_stage, [seed], grove.runs[0].module.tree)
         again.runs[0].module = TreeVAEModule.of([(grove.runs[0].module, 0)])
         found["final"][name] = [show(name, one) for one in looks(again, look, EVERY)]
     record.write(given.out, found, str(device))
-
-
-def _only(plan: Plan, stage: Stage) -> Plan:
-    """A plan of one stage for a tree that is given."""
-    return replace(plan, first=stage, final=None)
 
 
 if __name__ == "__main__":
