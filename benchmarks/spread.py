@@ -14,7 +14,7 @@ import json
 import statistics
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,9 +34,10 @@ from treevae.training.objectives import Objective
 from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
 from treevae.training.samples import Samples
 
-SETTINGS: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, dict[str, Any]] = {  # changes to the plan, or to the recipe's parameters
     "paper": {},
     **{f"{n} candidates, {rule}": {"n_init": n, "candidate_rule": rule} for n in (4, 16) for rule in CANDIDATE_RULES},
+    "16 candidates, loss_if_sure, 7 levels": {"n_init": 16, "candidate_rule": "loss_if_sure", "max_depth": 6},
     "leaf by gain": {"leaf_rule": "gain"},
     "repairs": {"repairs": 3},
     "leaf by gain, repairs": {"leaf_rule": "gain", "repairs": 3},
@@ -127,9 +128,12 @@ def main() -> None:
         if any(about.items() <= line.items() for line in done):
             continue
         started = time.perf_counter()
-        Planned.changes = SETTINGS[name]
+        of_plan = {field.name for field in fields(Plan)}
+        Planned.changes = {key: value for key, value in SETTINGS[name].items() if key in of_plan}
+        of_model = {key: value for key, value in SETTINGS[name].items() if key not in of_plan}
         growing.compare = watched = Watched(data.y_train)
-        model = Planned.recipe(given.data, epochs=given.epochs, layer_defaults=given.framework, verbose=True)
+        shared = {"epochs": given.epochs, "layer_defaults": given.framework, "verbose": True}
+        model = Planned.recipe(given.data, **shared, **of_model)
         models = model.fit_seeds(data.x_train, range(given.seeds))
         seconds = time.perf_counter() - started
         found = []
