@@ -104,8 +104,8 @@ def main() -> None:
     look = Looker(train=samples, test=Samples(test, device, largest=arch.largest_activation))
     plan = with_weight_decay(model._plan(len(x)), given.weight_decay)
     assert plan.whole is not None
-    assert plan.final is not None
     plan = replace(plan, whole=replace(plan.whole, drop_after=max(1, round(given.whole_drop * given.scale))))
+    assert plan.final is not None
     stages = finals(plan.final)
     if unknown := set(given.only or ()) - set(stages):
         parser.error(f"--only {', '.join(sorted(unknown))}: allowed are {', '.join(stages)}")

@@ -123,7 +123,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     random_state : int, RandomState instance or None, default=None
         Seed of everything. The same seed gives, on the same machine's CPU, the same tree and labels to the bit.
     verbose : bool, default=False
-        Show a progress bar with stage, epoch, ELBO terms and time left, in a terminal or a notebook.
+        Show stage, epoch, ELBO terms and time left: a progress bar in a terminal or a notebook, else some lines.
 
     Attributes
     ----------

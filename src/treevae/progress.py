@@ -1,7 +1,9 @@
-"""A progress bar for events: stage, epoch, ELBO terms and time left. Quiet where nobody looks."""
+"""Events as they happen: a bar with stage, epoch, ELBO terms and time left; lines where there is no terminal."""
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from types import TracebackType
 
 from rich.console import Console
@@ -19,13 +21,16 @@ from .training.events import (
     TreeChanged,
 )
 
+LINES = 20  # in a log, over the whole of the work
+
 
 class Progress:
-    """Shows events on the terminal; shows nothing if not wanted or if standard error is not a terminal."""
+    """Shows events on standard error, if wanted: by a bar in a terminal or a notebook, by lines in a log."""
 
     def __init__(self, wanted: bool, n_runs: int = 1) -> None:
-        self._done = [0.0] * n_runs
+        self._wanted, self._done = wanted, [0.0] * n_runs
         self._console = Console(stderr=True)
+        self._live = self._console.is_terminal or self._console.is_jupyter
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=20),
@@ -35,9 +40,11 @@ class Progress:
             TimeRemainingColumn(elapsed_when_finished=False),
             TextColumn("{task.fields[terms]}"),
             console=self._console,
-            disable=not (wanted and (self._console.is_terminal or self._console.is_jupyter)),
+            disable=not (wanted and self._live),
         )
         self._task = self._bar.add_task("starting", total=1.0, terms="")
+        self._first: tuple[float, float] | None = None  # when something was done first, and how much
+        self._lines = 0  # of the log, as many as the share that is done asks for
 
     def __enter__(self) -> Progress:
         self._bar.start()
@@ -48,12 +55,26 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a line that stays, if anything is shown."""
-        if not self._bar.disable:
-            self._console.print(text, highlight=False)
+        if self._wanted:
+            self._console.print(text, highlight=False, soft_wrap=not self._live)
 
     def at(self, done: float, what: str, terms: str) -> None:
         """Show which share of the work is done, what is being done and what the loss is made of."""
         self._bar.update(self._task, completed=done, description=what, terms=terms)
+        if self._wanted and not self._live:
+            self._log(done, what, terms)
+
+    def _log(self, done: float, what: str, terms: str) -> None:
+        """The same as a line, whenever another part of the work is done."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first, self._lines = (now, done), int(done * LINES)  # a resumed fit has done some before
+        if int(done * LINES) <= self._lines:
+            return
+        self._lines = int(done * LINES)
+        seconds, share = now - self._first[0], done - self._first[1]
+        left = timedelta(seconds=round(seconds * (1 - done) / share))
+        self.say(f"{done:4.0%} done, about {left} left: {what}, {terms}")
 
     def show(self, event: Event, run: int = 0) -> None:
         """Show an event of a run."""

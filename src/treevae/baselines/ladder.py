@@ -1,7 +1,7 @@
 """LadderVAE and VAE: TreeVAE without splits, on the same networks, engine and loop.
 
-A LadderVAE (Sønderby et al., 2016) is a TreeVAE whose tree is one path, a VAE one whose tree is the root alone. So both
-are fixed trees with a plan of their own, and nothing else.
+A LadderVAE (Sønderby et al., 2016) is a TreeVAE whose tree is one path, a VAE one whose tree is the root alone, with
+the whole bottom-up below it. So both are fixed trees with a plan of their own, and nothing else.
 """
 
 from __future__ import annotations
@@ -205,8 +205,12 @@ random_state, verbose
         """The model to fit."""
         if not isinstance(self.depth, Integral) or self.depth < 1:
             raise ValueError(f"depth={self.depth!r} must be a whole number of at least 1; use VAE for one latent")
-        shared = {name: value for name, value in self.get_params(deep=False).items() if name != "depth"}
-        return _Path(tree=path(self.depth), max_depth=self.depth, **WITHOUT_SPLITS, **shared)
+        return _Path(tree=path(self.depth), **self._shared())
+
+    def _shared(self) -> dict[str, Any]:
+        """The parameters of the model that do not say which tree it has."""
+        given = {name: value for name, value in self.get_params(deep=False).items() if name != "depth"}
+        return {"max_depth": self.depth, **WITHOUT_SPLITS, **given}
 
 
 class VAE(LadderVAE):
@@ -214,8 +218,12 @@ class VAE(LadderVAE):
 
     Parameters
     ----------
-    latent_dim, likelihood, network, layer_defaults, augment, contrastive_weight, batch_size, learning_rate
-        As :class:`LadderVAE`'s, and so are the others.
+    depth : int, default=5
+        Steps of the bottom-up between the encoder and the latent, which is where TreeVAE's root and the first latent of
+        a LadderVAE so deep stand; 0 for none.
+    latent_dim, hidden_dim, likelihood, network, layer_defaults, augment, contrastive_weight, batch_size, \
+learning_rate, device, random_state, verbose
+        As :class:`LadderVAE`'s.
     epochs : int, default=500
         The paper's; other numbers keep its proportions.
 
@@ -227,8 +235,10 @@ class VAE(LadderVAE):
 
     def __init__(
         self,
+        depth: int = 5,
         *,
         latent_dim: int = 8,
+        hidden_dim: int = 128,
         likelihood: str = "auto",
         network: str = "auto",
         layer_defaults: str = "torch",
@@ -241,19 +251,25 @@ class VAE(LadderVAE):
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.latent_dim = latent_dim
-        self.likelihood = likelihood
-        self.network = network
-        self.layer_defaults = layer_defaults
-        self.augment = augment
-        self.contrastive_weight = contrastive_weight
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+        super().__init__(
+            depth,
+            latent_dim=latent_dim,
+            hidden_dim=hidden_dim,
+            likelihood=likelihood,
+            network=network,
+            layer_defaults=layer_defaults,
+            augment=augment,
+            contrastive_weight=contrastive_weight,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
 
     def _model(self) -> _Path:
         """The model to fit."""
-        return _Root(tree=Tree(), max_depth=0, **WITHOUT_SPLITS, **self.get_params(deep=False))
+        if not isinstance(self.depth, Integral) or self.depth < 0:
+            raise ValueError(f"depth={self.depth!r} must be a whole number of at least 0")
+        return _Root(tree=Tree(), **self._shared())

@@ -35,8 +35,9 @@ class Place:
 
 DRAWS = 1000  # behind an estimate of log p(x), at scale 1
 OF_CLUSTERS = ("scores_percent", "fine_scores_percent", "test_leaf_by_class", "leaf_attributes_percent")
-OF_VAE = (
+OF_LATENTS = (
     "latent_dim",
+    "hidden_dim",
     "network",
     "layer_defaults",
     "likelihood",
@@ -45,8 +46,7 @@ OF_VAE = (
     "batch_size",
     "n_leaves",  # of Ward's tree
 )
-OF_LADDER = (*OF_VAE, "hidden_dim")
-DEPTH = {"depth": 5}  # of the paper's LadderVAE, also where its trees are deeper
+DEPTH = {"depth": 5}  # of the paper's LadderVAE and VAE, also where its trees are deeper
 OF_DEEPECT = ("n_leaves", "network", "likelihood", "augment", "contrastive_weight", "batch_size")
 Fit = Callable[[Job, DataSet, Place], Iterator[tuple[Cell, dict[str, Any]]]]
 
@@ -228,12 +228,12 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("treevae", fit_treevae, together=("seed",), gpu=True),
-        Method("vae", fit_latents, uses=OF_VAE, together=("seed", "n_leaves"), gpu=True),
-        Method("laddervae", fit_latents, uses=OF_LADDER, own=DEPTH, together=("seed", "n_leaves"), gpu=True),
+        Method("vae", fit_latents, uses=OF_LATENTS, own=DEPTH, together=("seed", "n_leaves"), gpu=True),
+        Method("laddervae", fit_latents, uses=OF_LATENTS, own=DEPTH, together=("seed", "n_leaves"), gpu=True),
         Method(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
             "laddervae-matched",
             fit_latents,
-            uses=(*OF_LADDER, "max_depth"),
+            uses=(*OF_LATENTS, "max_depth"),
             own=DEPTH,
             together=("seed",),
             gpu=True,

@@ -1,0 +1,49 @@
+"""Cells, records and a table of seconds, for the tests of the paper's tables."""
+
+from typer.testing import CliRunner
+
+from treevae.cli import app
+from treevae.experiments.cells import Cell
+from treevae.experiments.methods import METHODS, Place
+from treevae.experiments.store import Store
+from treevae.experiments.tables import SCORES, Entry, Figure, Row, Table
+
+SMALL = {"network": "mlp", "latent_dim": 2, "hidden_dim": 8, "n_leaves": 2}
+CPU = Place(device="cpu")
+TINY = Table(
+    "tiny",
+    "A table that takes seconds",
+    ("DP", "ACC"),
+    (
+        Row("digits", "agg", (Entry(SCORES["DP"], Figure.of("50.0±0.0"), {"n_leaves": 4}), Entry(SCORES["ACC"], None))),
+        Row("digits", "treevae", tuple(Entry(SCORES[name], Figure.of("0.0±0.0"), SMALL) for name in ("DP", "ACC"))),
+        Row("digits", "deepect", tuple(Entry(SCORES[name], Figure.of("9.9±9.9"), SMALL) for name in ("DP", "ACC"))),
+    ),
+)
+SCALE = 0.02  # three epochs of a growth stage
+
+
+def cell_of(seed: int = 0, scale: float = 1.0, data: str = "fashion", method: str = "treevae", **changes) -> Cell:
+    return METHODS[method].cell(data, changes, scale, seed)
+
+
+def small(seed: int, **changes) -> Cell:
+    return cell_of(seed, SCALE, "digits", **SMALL | changes)
+
+
+def fabricate(here: Store, cell: Cell, **scores: float) -> None:
+    elbo = {name: scores.pop(name) for name in ("ELBO", "RL") if name in scores}
+    here.write(cell, {"scores_percent": scores, "elbo": elbo})
+
+
+def whole_record() -> dict:
+    """With every score of a table but the attributes."""
+    scores = dict.fromkeys(("DP", "LP", "ACC", "NMI"), 1.0)
+    return {"scores_percent": scores, "elbo": {"ELBO": -2.0, "RL": 1.0}, "likelihood": {"ll_paper": {"mean": -1.5}}}
+
+
+def treevae(*arguments, code: int = 0) -> str:
+    """All that a command printed; its exit code must be the given one."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result.output

@@ -1,0 +1,174 @@
+"""The paper's tables as commands: list, run and show."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from cells import SCALE, cell_of, fabricate, treevae, whole_record
+
+from treevae import TreeVAE
+from treevae.experiments.running import standing, wanted
+from treevae.experiments.store import Store
+from treevae.experiments.tables import TABLES
+
+
+def test_the_commands_from_list_to_show(tmp_path, tiny):
+    options = ("--seeds", 2, "--scale", SCALE, "--results", tmp_path)
+    said = treevae("paper", "run", "tiny", "--method", "agg", *options)
+    assert "2 cells, 0 of them there already." in said
+    assert said.count("done: digits-agg") == 2
+    kept = json.loads(next(tmp_path.glob("digits-agg-*.json")).read_text())
+    assert kept["command"] == f"treevae paper run tiny --method agg --seeds 2 --scale {SCALE} --root DATA"  # no paths
+    said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
+    assert "Left out, as there is no such method yet: deepect" in said
+    assert "4 cells, 2 of them there already." in said
+    assert said.count("done: ") == 2
+    assert f"All 4 cells are in {tmp_path}" in said
+    said = treevae("paper", "run", "tiny", *options)
+    assert "4 cells, 4 of them there already." in said
+    assert "done: " not in said
+    text = treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
+    assert len(re.findall(r"\d   \(0\.0 ± 0\.0\)", text)) == 2
+    assert text.count("not run") == 2
+    assert "not run" in treevae("paper", "show", "tiny", "--results", tmp_path).split("TreeVAE")[1].splitlines()[0]
+
+
+def test_list_counts_what_is_in_the_store(tmp_path):
+    here = Store(tmp_path)
+    here.write(cell_of(), whole_record())
+    fabricate(here, cell_of(1), ACC=1.0)  # and nothing else
+    rows = {
+        line.split()[0]: line for line in treevae("paper", "list", "--results", tmp_path).splitlines() if " of " in line
+    }
+    assert rows["fixed-tree"].split()[1:4] == ["1", "of", "20"]
+    assert rows["fixed-tree"].endswith("; 1 incomplete")
+    assert rows["celeba-attributes"].split()[1:4] == ["0", "of", "1"]
+    assert "incomplete" not in rows["celeba-attributes"]
+    assert "Not there yet" not in treevae("paper", "list", "--results", tmp_path)  # every method is
+
+
+def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked(tmp_path, tiny):
+    here, options = Store(tmp_path), ("--method", "agg", "--scale", SCALE, "--results", tmp_path)
+    old = cell_of(data="digits", method="agg", scale=SCALE, n_leaves=4)
+    here.write(old, {"scores_percent": {"ACC": 1.0}})
+    here.write(replace(old, settings={"n_leaves": 10}), {"scores_percent": {"ACC": 2.0}})
+    content = here.path(old).read_bytes()
+    said = treevae("paper", "run", "tiny", *options)
+    assert "2 cells, 1 of them there already." in said
+    assert "1 of them lack a score of this table and are left as they are; --again" in said
+    assert "1 of 2 cells are in" in said
+    assert "done: " not in said
+    shown = treevae("paper", "show", "tiny", *options[2:])
+    command = f"treevae paper run tiny --scale {SCALE} --again"  # without a folder: it is written into tables
+    assert f"Digits: Agg, seed 0: recorded without a score of this table; to fit anew: {command}." in shown
+    assert f"treevae paper run TABLE --scale {SCALE} --results {tmp_path} --again" in treevae(
+        "paper", "list", *options[2:]
+    )
+    said = treevae("paper", "run", "tiny", *options, "--again")
+    assert said.count("done: ") == 1
+    assert (tmp_path / "aside" / f"{old.name}-1.json").read_bytes() == content
+    assert here.read(old)["scores_percent"]["DP"] > 0
+    said = treevae("paper", "run", "tiny", *options, "--again")
+    assert "2 cells, 2 of them there already." in said
+    assert "done: " not in said
+
+
+def test_what_a_method_never_gives_makes_no_record_incomplete(tmp_path):
+    Store(tmp_path).write(cell_of(method="hdbscan"), {"scores_percent": {"LP": 1.0, "ACC": 2.0, "NMI": 3.0}})
+    assert len(standing(Store(tmp_path), wanted(TABLES["clustering"], 1, 1.0, ["fashion"], ["hdbscan"])).there) == 1
+    text = treevae("paper", "show", "clustering", "--results", tmp_path)
+    (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " HDBSCAN " in line]
+    assert row.split()[:5] == ["Fashion", "HDBSCAN", "1", "–", "(–)"]
+
+
+def test_the_next_command_finds_what_this_one_wrote(tmp_path, tiny, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for options, same in (
+        (("--scale", 0.1234567), " --scale 0.1234567"),
+        (("--scale", SCALE, "--results", "there"), f" --scale {SCALE} --results there"),
+        ((), ""),
+    ):
+        said = treevae("paper", "run", "tiny", "--method", "agg", *options)
+        (hinted,) = re.findall(r"Next: treevae (paper show tiny.*)", said)
+        assert hinted == f"paper show tiny{same}"
+        (row,) = [line for line in treevae(*hinted.split()).splitlines() if " Agg " in line]
+        assert "not run" not in row
+        last = treevae("paper", "list", *options).splitlines()[-1]
+        assert last == f"Next: treevae paper run TABLE{same}, then: treevae paper show TABLE{same}"
+
+
+def test_list_says_where_records_may_be_if_there_are_none_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hint = "There is no folder results here: if there are records elsewhere, name theirs with --results."
+    assert hint in treevae("paper", "list")
+    (tmp_path / "results").mkdir()
+    assert "There is no folder" not in treevae("paper", "list")
+
+
+@pytest.mark.parametrize("command", [("show", "sizes"), ("list",)])
+def test_a_folder_that_is_not_there_is_refused_and_not_made(command, tmp_path):
+    (line,) = treevae("paper", *command, "--results", tmp_path / "resutls", code=1).splitlines()
+    assert re.match(r"Error: there is no folder .*resutls: name that of the records with --results", line)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupting_the_command_says_how_to_go_on(tmp_path, tiny, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TreeVAE, "fit_seeds", interrupt)
+    said = treevae("paper", "run", "tiny", "--method", "treevae", "--results", tmp_path, code=130)
+    assert "No record is lost: the same command goes on from here." in said
+    with monkeypatch.context() as patch:
+        patch.setattr("treevae.baselines.ward.Ward.fit", interrupt)
+        said = treevae("paper", "run", "tiny", "--method", "agg", "--results", tmp_path, code=130)
+    assert "goes on from here, but a fit of agg starts anew." in said
+    assert list(tmp_path.iterdir()) == []  # no folder of a fit without a state
+
+
+def test_a_fit_that_fails_is_named_and_the_command_says_so_at_the_end(tmp_path, tiny, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delattr("treevae.baselines.ward.Ward.fit")
+        said = treevae("paper", "run", "tiny", "--method", "agg", "--results", tmp_path, code=1)
+    assert "failed: digits-agg-n_leaves=4, seed 0: AttributeError: " in said
+    assert "Error: 2 of 2 fits failed" in said
+
+
+def test_data_that_are_not_there_are_said_once(tmp_path, monkeypatch):
+    monkeypatch.delenv("TREEVAE_DATA", raising=False)
+    said = treevae("paper", "run", "clustering", "--data", "mnist", "--method", "agg", "--results", tmp_path, code=1)
+    assert said.count("no folder of data sets is named") == 1  # and not once for each fit
+    assert "no data: mnist: " in said
+    assert "2 cells were not fitted for want of data." in said
+    options = ("--method", "agg", "--results", tmp_path, "--root", tmp_path)
+    said = treevae("paper", "run", "clustering", *options, "--data", "fashion", code=1)
+    assert "no data: fashion: it is not below the folder of data sets; get it with: treevae data fashion" in said
+
+
+def test_without_its_data_no_record_is_put_aside(tmp_path):
+    path = Store(tmp_path).write(cell_of(), {})
+    options = ("--method", "treevae", "--seeds", 1, "--results", tmp_path, "--root", tmp_path, "--again")
+    assert "no data: fashion" in treevae("paper", "run", "generative", *options, "--data", "fashion", code=1)
+    assert path.exists()
+
+
+def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
+    monkeypatch.delenv("TREEVAE_DATA", raising=False)
+    options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
+    assert "All 4 cells are in" in treevae("paper", "run", "digits", *options)
+    assert "not run" not in treevae("paper", "show", "digits", *options[2:6])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("show", "table1"), "there is no table 'table1'; there are clustering"),
+        (("run", "sizes", "--data", "mnist"), "there is no data set 'mnist' in the table sizes; there are fashion"),
+        (("run", "sizes", "--method", "agg"), "there is no method 'agg' in the table sizes; there are treevae"),
+        (("run", "sizes", "--scale", 0), "scale=0.0 must be above 0"),
+    ],
+)
+def test_a_wrong_name_is_refused_in_one_line(arguments, why, tmp_path):
+    (line,) = treevae("paper", *arguments, "--results", tmp_path, code=1).splitlines()
+    assert line.startswith(f"Error: {why}")

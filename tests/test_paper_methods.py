@@ -1,0 +1,213 @@
+"""The methods of the tables: what is fitted for a cell, and what its record says."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from cells import CPU, SCALE, SMALL, cell_of
+
+from treevae import Tree, TreeVAE
+from treevae.baselines.bisecting import Bisecting
+from treevae.baselines.deepect import DeepECT
+from treevae.baselines.ladder import VAE, path
+from treevae.baselines.ward import Ward
+from treevae.data import DataSet, load
+from treevae.experiments.cells import Job
+from treevae.experiments.methods import METHODS, Place
+from treevae.experiments.records import record_of_labels
+from treevae.experiments.running import jobs_of, wanted
+from treevae.experiments.store import Store
+from treevae.experiments.tables import TABLES
+from treevae.model.module import TreeVAEModule
+from treevae.recipes import RECIPES
+from treevae.tree import balanced
+
+
+def test_deepect_gives_a_record_for_its_cell():
+    data = load("digits")
+    cell = cell_of(data="digits", method="deepect", scale=0.005, n_leaves=6, network="mlp", batch_size=128)
+    ((_, found),) = METHODS["deepect"].fit(Job((cell,)), data, CPU)
+    assert len(found["test_leaf_by_class"]) == 6  # in one epoch, where the paper has a split in two
+    assert set(found["scores_percent"]) == {"DP", "LP", "ACC", "NMI", "ARI"}
+    assert np.sum(found["test_leaf_by_class"]) == len(data.x_test)
+    json.dumps(found)
+
+
+def test_deepect_is_extended_by_augmentation_in_contrastive_experiments_alone(monkeypatch):
+    """The paper uses its own kind of contrast "for the contrastive clustering experiments"."""
+    made = []
+
+    def made_with(*arguments, **settings):
+        made.append(settings["augment"])
+        raise ValueError("enough")
+
+    plain = DeepECT()
+    monkeypatch.setattr("treevae.baselines.deepect.DeepECT", lambda *a, **s: made_with(*a, **s) if s else plain)
+    for data in ("omniglot5", "cifar10", "mnist"):
+        with pytest.raises(ValueError, match="enough"):
+            list(METHODS["deepect"].fit(Job((cell_of(data=data, method="deepect"),)), load("digits"), CPU))
+    assert made == [None, "cifar", None]
+    assert RECIPES["omniglot5"]["augment"] == "omniglot"  # which TreeVAE learns from
+
+
+@pytest.mark.parametrize("name", ["agg", "bisecting", "hdbscan"])
+def test_a_method_gives_a_record_for_its_cells(name):
+    data = load("digits")
+    ((cell, found),) = METHODS[name].fit(Job((cell_of(data="digits", method=name),)), data, Place(command="a command"))
+    assert cell.method == name
+    assert found["command"] == "a command"
+    assert set(found["scores_percent"]) == {"LP", "ACC", "NMI", "ARI"} | ({"DP"} if name != "hdbscan" else set())
+    assert 20 < found["scores_percent"]["ACC"] <= 100
+    assert np.sum(found["test_leaf_by_class"]) == len(data.x_test)
+    json.dumps(found)
+
+
+@pytest.mark.parametrize("name", ["vae", "laddervae", "laddervae-matched"])
+def test_latents_give_a_record_for_their_cells(name):
+    data, method = load("digits"), METHODS[name]
+    changes = {"max_depth": 2, "network": "mlp", "hidden_dim": 16, "batch_size": 64}
+    cells = [method.cell("digits", changes | {"n_leaves": n}, 0.004, seed) for n in (4, 10) for seed in (0, 1)]
+    cells = cells if "matched" not in name else cells[:2]
+    found = dict(method.fit(Job(tuple(cells)), data, CPU))
+    assert set(found) == set(cells)
+    for cell, kept in found.items():
+        assert kept["elbo"]["ELBO"] < 0
+        assert kept["likelihood"]["draws"] == 4
+        assert kept["seed"] == cell.seed
+        fitted = kept["parameters"] | {"depth": kept["parameters"]["max_depth"]}
+        of_the_tree = ("n_leaves",) if name != "laddervae-matched" else ("n_leaves", "max_depth", "hidden_dim")
+        said = {setting: value for setting, value in cell.settings.items() if setting not in of_the_tree}
+        assert said.items() <= fitted.items()
+        assert len(kept["test_leaf_by_class"]) == cell.settings["n_leaves"]  # Ward's method on the latents
+        assert kept["scores_percent"]["ACC"] > 10
+        json.dumps(kept)
+    if name == "laddervae-matched":
+        tree = TreeVAE(**RECIPES["digits"] | changes | {"tree": balanced(4)})
+        arch = tree._check(data.x_train, 0)[2]
+        in_training = sum(w.numel() for w in TreeVAEModule(arch, [balanced(4)], torch.Generator()).parameters())
+        assert in_training <= kept["n_weights"] < 1.03 * in_training
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("vae", "fashion", {"epochs": 500, "max_depth": 5, "latent_dim": 8, "network": "cnn", "batch_size": 256}),
+        ("vae", "omniglot", {"epochs": 500, "augment": "omniglot", "contrastive_weight": 0.0, "network": "deep_cnn"}),
+        ("vae", "cifar10", {"augment": "cifar", "contrastive_weight": 100.0, "contrastive_loss": "bottom_up"}),
+        ("laddervae", "news20", {"epochs": 1000, "max_depth": 5, "latent_dim": 4, "hidden_dim": 128}),
+        ("laddervae", "mnist", {"epochs": 1000, "max_depth": 5, "likelihood": "bernoulli"}),
+        (
+            "laddervae",
+            "cifar100",
+            {"epochs": 1000, "max_depth": 5, "hidden_dim": 512, "augment": "cifar", "contrastive_weight": 100.0,
+             "contrastive_loss": "bottom_up", "layer_defaults": "tensorflow", "likelihood": "gaussian"},
+        ),
+        ("laddervae-matched", "fashion", {"epochs": 1000, "max_depth": 5, "latent_dim": 8}),
+    ],
+)  # fmt: skip
+def test_latents_are_of_the_papers_models(name, data, expected, monkeypatch):
+    """A VAE for 500 epochs, a LadderVAE of depth 5 for 1,000, with the contrastive loss on photographs."""
+    made, samples = [], load("digits")
+
+    def enough(model, X, seeds, **options):
+        made.append(model)
+        assert X is samples.x_train
+        raise ValueError("enough")
+
+    monkeypatch.setattr(TreeVAE, "fit_seeds", enough)
+    for scale in (1.0, 0.1):
+        with pytest.raises(ValueError, match="enough"):
+            list(METHODS[name].fit(Job((cell_of(data=data, method=name, scale=scale),)), samples, CPU))
+    whole, short = (model.get_params() for model in made)
+    assert (expected | {"n_init": 1}).items() <= whole.items()  # nothing is split, whatever TreeVAE's default
+    assert short["epochs"] == whole["epochs"] / 10
+    assert whole["tree"] == (Tree() if name == "vae" else path(whole["max_depth"]))
+    assert made[0]._schedule == whole["epochs"]  # of the plan that a VAE or a LadderVAE has
+
+
+def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
+    data, cells = load("digits"), [cell_of(seed, data="digits", method="vae", n_leaves=n)
+                                   for n in (4, 10) for seed in (0, 1)]  # fmt: skip
+
+    def latents(X, seed):
+        return X[:, seed * 4 :].reshape(len(X), -1)
+
+    def fitted(model, X, seeds, **options):
+        return [SimpleNamespace(model_=None, transform=lambda X, seed=seed: latents(X, seed)) for seed in seeds]
+
+    monkeypatch.setattr(VAE, "fit_seeds", fitted)
+    monkeypatch.setattr("treevae.experiments.records.record", lambda *_: {"test_leaf_by_class": "of one leaf"})
+    found = dict(METHODS["vae"].fit(Job(tuple(cells)), data, CPU))
+    assert list(found) == sorted(cells, key=lambda cell: cell.seed)
+    for cell, kept in found.items():
+        ward = Ward(cell.settings["n_leaves"]).fit(latents(data.x_test, cell.seed))
+        expected = record_of_labels(ward.tree_, ward.labels_, data, cell.seed, "", 0)
+        for part in ("tree", "scores_percent", "test_leaf_by_class"):
+            assert kept[part] == expected[part]
+
+
+@pytest.mark.parametrize("method", ["vae", "laddervae"])
+def test_one_fit_serves_both_tables(method):
+    clusters, densities = (
+        set(wanted(TABLES[name], 2, 1.0, ["mnist"], [method])) for name in ("clustering", "generative")
+    )
+    assert len(clusters) == 4  # two numbers of leaves, two seeds
+    assert densities < clusters
+    assert len(jobs_of(Store(Path("nowhere")), sorted(clusters, key=str))) == 1
+
+
+@pytest.mark.parametrize("method", ["vae", "laddervae"])
+def test_ladders_are_as_deep_as_the_papers_on_every_data_set(method):
+    assert RECIPES["news20"]["max_depth"] == 6
+    settings = cell_of(data="news20", method=method).settings
+    assert (settings["depth"], "max_depth" in settings) == (5, False)
+
+
+def test_a_fixed_tree_is_trained_and_recorded():
+    data = load("digits")
+    tree = Tree().split(0).split(1)
+    cell = cell_of(data="digits", scale=SCALE, **SMALL, tree=json.loads(tree.to_json()))
+    ((_, found),) = METHODS["treevae"].fit(Job((cell,)), data, CPU)
+    assert found["tree"] == found["parameters"]["tree"] == json.loads(tree.to_json())
+    json.dumps(found)
+
+
+def test_frequencies_of_attributes_in_each_leaf():
+    x = np.zeros((4, 2))
+    has = np.array([[1, 0], [1, 1], [0, 1], [0, 1]], dtype=bool)
+    data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=("Male", "Bangs"))
+    found = record_of_labels(Tree().split(0).split(1), np.array([0, 0, 0, 2]), data, 0, "", 1.0)
+    assert found["leaf_attributes_percent"] == {
+        "Male": [pytest.approx(200 / 3), None, 0], "Bangs": [pytest.approx(200 / 3), None, 100]
+    }  # fmt: skip
+    assert "scores_percent" not in found
+
+
+def test_hair_loss_and_beard_are_what_the_paper_says():
+    """Its section on CelebA: balding or a receding hairline; a beard or 5 o'clock shadow. Table 3 reads just these."""
+    names = ("Bald", "Receding_Hairline", "No_Beard", "5_o_Clock_Shadow")
+    has = np.array([[1, 0, 1, 0], [0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool)
+    x = np.zeros((5, 2))
+    data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=names)
+    found = record_of_labels(Tree().split(0), np.array([0, 0, 0, 1, 1]), data, 0, "", 1.0)
+    hair, beard = (row for row in TABLES["celeba-attributes"].rows if row.title in ("Hair Loss", "Beard"))
+    assert [entry.score.read(found) for entry in hair.entries[:2]] == pytest.approx([100, 0])
+    assert [entry.score.read(found) for entry in beard.entries[:2]] == pytest.approx([200 / 3, 50])
+
+
+def test_bisecting_k_means_halves_the_widest_cluster():
+    chance = np.random.default_rng(0)
+    centres = np.array([[0, 0], [1, 0], [10, 0], [10, 2]])
+    X = (centres[:, None] + chance.normal(0, 0.05, (4, 20, 2))).reshape(80, 2)
+    found = Bisecting(4, random_state=0).fit(X)
+    assert [len(set(found.labels_[20 * k : 20 * k + 20])) for k in range(4)] == [1] * 4
+    assert found.tree_.height == 2  # far ones part first
+    assert (found.predict(X) == found.labels_).all()
+    assert (found.predict(centres[::-1]) == found.labels_[::-20]).all()
+    assert (Bisecting(4, random_state=0).fit(X).labels_ == found.labels_).all()
+    assert len(Bisecting(5, random_state=0).fit(X[:1].repeat(9, 0)).tree_.leaves) == 1  # nothing differs
+    with pytest.raises(ValueError, match=r"n_clusters=0 must be a whole number from 1 to 80"):
+        Bisecting(0).fit(X)

@@ -1,0 +1,195 @@
+"""Running cells: once, again after a sudden end, beside others, and on many machines."""
+
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from cells import CPU, SCALE, SMALL, cell_of, small, treevae
+
+from treevae import TreeVAE, fitting
+from treevae.data import load
+from treevae.experiments.cells import Job
+from treevae.experiments.cluster import run_on_ray
+from treevae.experiments.methods import METHODS, Method
+from treevae.experiments.records import record
+from treevae.experiments.running import Failed, Finished, jobs_of, run, wanted
+from treevae.experiments.store import Store
+
+# -- running --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_run_once(tmp_path, tiny):
+    here = Store(tmp_path)
+    ended = list(run(jobs_of(here, wanted(tiny, 2, SCALE)), here, CPU))
+    assert all(isinstance(one, Finished) for one in ended)
+    assert [(one.cell.method, one.cell.seed) for one in ended] == [
+        ("agg", 0),
+        ("agg", 0),
+        ("treevae", 0),
+        ("treevae", 1),
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(one.path.name for one in ended)
+    assert jobs_of(here, wanted(tiny, 2, SCALE)) == []
+    data = load("digits")
+    alone = TreeVAE.recipe("digits", **SMALL, epochs=3, device="cpu").fit_seeds(data.x_train, [0, 1])
+    expected = record(alone[1], data, 1, "")
+    kept = here.read(small(1))
+    assert kept["scores_percent"] == expected["scores_percent"]
+    assert kept["elbo"] == expected["elbo"]
+
+
+def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
+    here, jobs = Store(tmp_path), jobs_of(Store(tmp_path), [small(0), small(1)])
+    shown = []
+
+    def show(self, event, run):
+        shown.append(event)
+        if len(shown) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitting.Progress, "show", show)
+    with pytest.raises(KeyboardInterrupt):
+        list(run(jobs, here, CPU))
+    assert here.started() == jobs
+    writes = []
+
+    def killed(cell, record):
+        if writes:
+            raise KeyboardInterrupt
+        writes.append(cell)
+        return Store.write(here, cell, record)
+
+    with monkeypatch.context() as patch:  # now between two records
+        patch.setattr(here, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            list(run(jobs_of(here, [small(0), small(1)]), here, CPU))
+    trained = len(shown)
+    assert here.read(small(0)) is not None
+    assert here.read(small(1)) is None
+    list(run(jobs_of(here, [small(0), small(1)]), here, CPU))
+    assert len(shown) == trained  # the finished fit was taken up, nothing was trained again
+    assert here.read(small(1)) is not None
+    assert not (tmp_path / "running").exists()
+
+
+def test_a_job_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
+    def diverge(job, data, place):
+        raise FloatingPointError("the loss\nis not finite")
+
+    monkeypatch.setitem(METHODS, "bad", Method("bad", diverge))
+    here = Store(tmp_path)
+    bad = METHODS["bad"].cell("digits", {}, 1, 0)
+    ended = list(run(jobs_of(here, [bad, cell_of(data="digits", method="agg")]), here, CPU))
+    assert isinstance(ended[0], Failed)
+    assert ended[0].why == "the loss is not finite"
+    assert isinstance(ended[1], Finished)
+    assert not (tmp_path / "running").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), r"^out of memory; .*--side-by-side 1"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), r"^out of memory; .*--side-by-side 1"),
+        (MemoryError(), r"^out of memory; .*--side-by-side 1 or so \(MemoryError\)$"),
+        (KeyError("left"), r"^KeyError: 'left'$"),
+    ],
+)
+def test_no_error_of_one_fit_ends_the_others(tmp_path, monkeypatch, error, why):
+    def fail(job, data, place):
+        raise error
+
+    monkeypatch.setitem(METHODS, "bad", Method("bad", fail))
+    here = Store(tmp_path)
+    jobs = jobs_of(here, [METHODS["bad"].cell("digits", {}, 1, 0), cell_of(data="digits", method="agg")])
+    failed, finished = run(jobs, here, CPU)
+    assert re.search(why, failed.why)
+    assert isinstance(finished, Finished)
+
+
+@pytest.mark.parametrize("method", ["agg", "treevae"])
+def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, method):
+    here, options = Store(tmp_path), ("--method", method, "--scale", SCALE, "--seeds", 1, "--results", tmp_path)
+    job = jobs_of(here, wanted(tiny, 1, SCALE, None, [method]))[-1]
+    with here.alone(job):
+        said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
+        assert f"busy: {job.cells[0].about}, seed 0: another process is fitting it" in said
+        assert "fits are left to other processes" in said
+        assert here.read(job.cells[0]) is None
+    said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
+    assert "busy" not in said
+    assert here.read(job.cells[0]) is not None
+
+
+def test_a_job_that_ends_while_jobs_are_listed_is_left_out(tmp_path, monkeypatch):
+    here = Store(tmp_path)
+    job = Job((cell_of(),))
+    (here.begin(job) / "state-a.safetensors").touch()
+    read = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path, **options: here.finish(job) or read(path, **options))
+    assert here.started() == []
+
+
+def test_a_job_that_another_process_has_done_meanwhile_is_left_out(tmp_path):
+    here, cell = Store(tmp_path), cell_of(data="digits", method="agg")
+    jobs = jobs_of(here, [cell])
+    here.write(cell, {"from": "elsewhere"})
+    assert list(run(jobs, here, CPU)) == []
+
+
+# -- many machines --------------------------------------------------------------------------------------------------
+
+
+def test_without_ray_the_command_says_what_to_install(tmp_path, tiny, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    (line,) = treevae(
+        "paper", "run", "tiny", "--method", "agg", "--results", tmp_path, "--ray", "local", code=1
+    ).splitlines()[1:]
+    assert line == "Error: --ray needs Ray: pip install 'treevae[ray]'"
+
+
+def test_a_cluster_that_does_not_answer_is_said_at_once(tmp_path, tiny, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=lambda *_, **__: pytest.fail("Ray would wait")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "127.0.0.1:99999"):
+        options = ("--method", "agg", "--results", tmp_path, "--ray", address)
+        (line,) = treevae("paper", "run", "tiny", *options, code=1).splitlines()[1:]
+        assert (
+            line == f"Error: there is no Ray cluster at {address}; start one with ray start --head, or use --ray local"
+        )
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_loses_no_cell(tmp_path):
+    """Two workers of a cluster on this machine; one is killed while it trains, and its cell goes on elsewhere."""
+    pytest.importorskip("ray")
+    here = Store(tmp_path)
+    wanted = [small(seed) for seed in range(4)]
+    killed = []
+
+    def kill_one() -> None:
+        while not killed:
+            for lock in tmp_path.glob("running/*/lock"):
+                pid = lock.read_text().split()[:1]
+                if pid and any(lock.parent.glob("state-?.safetensors")):
+                    os.kill(int(pid[0]), signal.SIGKILL)
+                    killed.append(lock.parent.name)
+                    return
+            time.sleep(0.01)
+
+    threading.Thread(target=kill_one, daemon=True).start()
+    ended = list(run_on_ray(jobs_of(here, wanted, side_by_side=1), here, CPU, "local", workers=2))
+    assert killed
+    assert sorted(one.cell.seed for one in ended if isinstance(one, Finished)) == [0, 1, 2, 3]
+    assert all(isinstance(one, Finished) for one in ended)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{cell.name}.json" for cell in wanted)
+    assert jobs_of(here, wanted) == []

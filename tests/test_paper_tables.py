@@ -1,0 +1,283 @@
+"""The paper's tables: the figures they hold, and how they are shown with our records."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from cells import CPU, cell_of, fabricate, treevae
+
+from treevae import Tree, TreeVAE
+from treevae.data import load
+from treevae.data.sets import SOURCES
+from treevae.experiments import running, showing, tables
+from treevae.experiments.cells import Job
+from treevae.experiments.methods import METHODS
+from treevae.experiments.running import run, wanted
+from treevae.experiments.store import Store
+from treevae.experiments.tables import SCORES, TABLES, Entry, Figure, Row, Score, Table
+from treevae.parameters import check_parameters
+from treevae.recipes import RECIPES
+
+# -- the tables -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_a_table_holds_together_and_is_rendered(table, tmp_path):
+    assert table.name in TABLES
+    for row in table.rows:
+        assert row.data in RECIPES
+        assert row.data in SOURCES
+        assert row.method in tables.METHOD_TITLES
+        assert len(row.entries) == len(table.columns)
+        for entry in row.entries:
+            check_parameters(TreeVAE.recipe(row.data, **{**entry.changes, "tree": None}).get_params())
+    found = showing.lines(table, Store(tmp_path), 1.0)
+    assert {figure.ours for line in found for figure in line.figures} == {"not run"}
+    for form in (showing.as_text, showing.as_markdown, showing.as_latex):
+        text = form(table, found, 1.0)
+        assert all(line.title.split("…")[0] in text for line in found)
+    latex = showing.as_latex(table, found, 1.0)
+    assert latex.isascii()
+    columns = 3 + 2 * len(table.columns)
+    assert all(line.count("&") == columns - 1 for line in latex.splitlines() if line.endswith(r"\\"))
+
+
+SUMS = {  # over the rows of a table, of the means and of the standard deviations that are printed in the paper
+    ("clustering", "DP"): (1007.41, 46.04),
+    ("clustering", "LP"): (1410.62, 37.01),
+    ("clustering", "ACC"): (1205.43, 72.0),
+    ("clustering", "NMI"): (1069.85, 52.0),
+    ("generative", "LL"): (-1490.03, 3.63),
+    ("generative", "RL"): (1379.07, 4.52),
+    ("generative", "ELBO"): (-1524.52, 4.69),
+    ("celeba-attributes", "leaf 1"): (234.6, 0),
+    ("celeba-attributes", "leaf 8"): (129.4, 0),
+    ("sizes", "ACC"): (1331.6, 95.6),
+    ("sizes", "NMI"): (1364.9, 59.3),
+    ("sizes", "ELBO"): (-5277.0, 7.7),
+    ("matched-ladder", "LL"): (-468.4, 0.2),
+    ("fixed-tree", "RL"): (455.4, 0.8),
+    ("contrastive-losses", "NMI"): (96.0, 13.2),
+    ("predicted-clusters", "NMI"): (53.12, 1.68),
+    ("true-clusters", "NMI"): (40.54, 0.78),
+}
+
+
+@pytest.mark.parametrize(("name", "column"), SUMS)
+def test_no_digit_of_the_papers_figures_has_slipped(name, column):
+    place = TABLES[name].columns.index(column)
+    figures = [row.entries[place].paper for row in TABLES[name].rows if row.entries[place].paper is not None]
+    sums = sum(figure.mean for figure in figures), sum(figure.sd or 0 for figure in figures)
+    assert sums == pytest.approx(SUMS[name, column], abs=1e-6)
+
+
+def test_purity_is_of_larger_trees_than_accuracy():
+    """SPEC 3.2: 20 or 30 leaves against as many as classes."""
+    leaves = {
+        row.data: [METHODS["treevae"].cell(row.data, e.changes, 1, 0).settings["n_leaves"] for e in row.entries]
+        for row in TABLES["clustering"].rows
+    }
+    twenty, thirty = [20, 20, 10, 10], [30, 30, 20, 20]
+    assert leaves == {
+        "mnist": twenty, "fashion": twenty, "news20": thirty, "omniglot5": [20, 20, 5, 5], "cifar10": twenty,
+        "cifar100": thirty,
+    }  # fmt: skip
+
+
+def test_one_fit_stands_in_every_table_that_has_it():
+    (plain,) = (cell for cell in wanted(TABLES["generative"], 1, 1.0, ["fashion"], ["treevae"]))
+    for name in ("clustering", "sizes", "matched-ladder", "fixed-tree"):
+        assert plain in wanted(TABLES[name], 1, 1.0)
+    assert list(wanted(TABLES["true-clusters"], 3, 1.0)) == [cell_of(seed, data="cifar100") for seed in range(3)]
+
+
+def test_the_fixed_tree_has_ten_leaves():
+    assert len(tables.EVEN_TREE.leaves) == 10
+    assert tables.EVEN_TREE.height == 4
+    fixed, grown = ({json.dumps(entry.changes) for entry in row.entries} for row in TABLES["fixed-tree"].rows)
+    assert [Tree.from_json(json.dumps(json.loads(changes)["tree"])) for changes in fixed] == [tables.EVEN_TREE]
+    assert grown == {"{}"}
+
+
+def changes_of(table: str) -> dict[str, dict]:
+    """What each row of an ablation changes, the same for all its figures."""
+    rows = TABLES[table].rows
+    assert all(entry.changes == row.entries[0].changes for row in rows for entry in row.entries)
+    return {row.title: dict(row.entries[0].changes) for row in rows}
+
+
+def test_a_row_of_the_contrastive_losses_has_the_loss_of_its_letter():
+    losses = {
+        title: changes.pop("contrastive_loss", None) for title, changes in changes_of("contrastive-losses").items()
+    }
+    assert losses == {
+        "both, (A) + (B)": None,
+        "(A) routers": "routers",
+        "(B) bottom-up": "bottom_up",
+        "(C) routers, transposed": "transposed",
+        "(D) encoder only": "encoder",
+        "(E) Jensen-Shannon of routers": "jensen_shannon",
+    }
+
+
+def test_a_row_of_the_sizes_changes_what_it_is_called_after():
+    one_number = {"(A)": "latent_dim", "(B)": "hidden_dim", "(D)": "transformation_layers", "(E)": "router_layers"}
+    for title, changes in changes_of("sizes").items():
+        letter, numbers = title.split()[0], [int(number) for number in re.findall(r"\d+", title)]
+        if letter == "(C)":  # each twice the one above it; MLPs are between latents
+            (z, z_last), (h, h_last) = numbers[:2], numbers[2:]
+            sizes = {"latent_dim": [z * 2**k for k in range(6)], "hidden_dim": [h * 2**k for k in range(5)]}
+            assert (sizes["latent_dim"][-1], sizes["hidden_dim"][-1]) == (z_last, h_last)
+            assert changes == sizes
+        elif letter == "(F)":
+            assert changes == {"max_depth": numbers[0] - 1}  # levels are counted with the root
+        else:
+            assert changes == ({} if letter == "base" else {one_number[letter]: numbers[0]})
+    assert changes_of("predicted-clusters") == {f"{n} leaves": {"n_leaves": n} for n in (10, 20, 32)}
+
+
+@pytest.mark.parametrize(
+    ("mean", "paper", "better", "mark"),
+    [
+        (63.64, "63.6±3.3", 1, "="),
+        (63.66, "63.6±3.3", 1, "▲"),
+        (63.5, "63.6±3.3", 1, "▼"),
+        (80.0, "80.3±0.2", -1, "▲"),
+        (80.4, "80.3±0.2", -1, "▼"),
+        (-96.0, "-96.8±0.2", 1, "▲"),
+        (1.0, "–", 1, ""),
+        (1.0, "2.0", 0, ""),
+    ],
+)
+def test_better_worse_or_the_same_as_printed(mean, paper, better, mark):
+    assert showing.compare(mean, Figure.of(paper), better) == mark
+
+
+def test_a_score_is_read_from_a_record_or_is_not_there():
+    record = {"leaf_attributes_percent": {"Male": [30.0, None]}}
+    assert Score(("leaf_attributes_percent", "Male", 0)).read(record) == 30
+    assert Score(("leaf_attributes_percent", "Male", 0), others=True).read(record) == 70
+    for where in (("leaf_attributes_percent", "Male", 1), ("leaf_attributes_percent", "Male", 7), ("elbo", "RL")):
+        assert Score(where).read(record) is None
+
+
+# -- showing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_with_some_records(tmp_path):
+    here = Store(tmp_path)
+    for seed, acc in enumerate((62.0, 64.0, 66.0)):
+        fabricate(here, cell_of(seed), ACC=acc, NMI=64.7 + 0.01 * (seed - 1), ELBO=-240.0, RL=226.0)
+    fabricate(here, cell_of(0, n_leaves=20), DP=50.0, LP=70.0)
+    fabricate(here, cell_of(method="agg", n_leaves=10), ACC=51.3, NMI=60.0)
+    fabricate(here, cell_of(5, scale=0.1), ACC=1.0)
+    text = treevae("paper", "show", "clustering", "--results", tmp_path)
+    (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " TreeVAE " in line]
+    cells = ["Fashion TreeVAE 1 or 3", "50.0 ▼ (54.4 ± 2.4)", "70.0 ▼ (71.4 ± 2.0)", "64.0 ± 2.0 ▲ (63.6 ± 3.3)",
+             "64.7 ± 0.0 = (64.7 ± 1.4)"]  # fmt: skip
+    assert " ".join(row.split()) == " ".join(cells)
+    (row,) = [line for line in text.splitlines() if line.split()[:2] == ["Fashion", "Agg"]]
+    cells = ["Fashion Agg 1", "not run (45.0 ± 0.0)", "not run (67.6 ± 0.0)", "51.3 ± 0.0 = (51.3 ± 0.0)",
+             "60.0 ± 0.0 ▲ (52.6 ± 0.0)"]  # fmt: skip
+    assert " ".join(row.split()) == " ".join(cells)
+    markdown = (tmp_path / "tables" / "clustering.md").read_text()
+    assert "| Fashion | TreeVAE | 1 or 3 | 50.0 ▼ | 54.4 ± 2.4 |" in markdown
+    latex = (tmp_path / "tables" / "clustering.tex").read_text()
+    assert r"& TreeVAE & 1 or 3 & $50.0$ $\downarrow$ & $54.4 \pm 2.4$ &" in latex
+    text = treevae("paper", "show", "generative", "--results", tmp_path)
+    assert "not recorded" in text
+    assert "226.0 ± 0.0 ▲ (226.5 ± 0.3)" in text
+    assert "−240.0 ± 0.0 ▼ (−239.2 ± 0.4)" in text
+
+
+def test_latex_reads_no_text_as_its_own():
+    assert showing._tex(r"a_b {c} ~^ \d 5 %") == (
+        r"a\_b \{c\} \textasciitilde{}\textasciicircum{} \textbackslash{}d 5 \%"
+    )
+
+
+def test_a_table_of_another_scale_says_so(tmp_path):
+    fabricate(Store(tmp_path), cell_of(scale=0.1), ACC=50.0)
+    text = treevae("paper", "show", "sizes", "--scale", 0.1, "--results", tmp_path,
+                   "--markdown", tmp_path / "a.md", "--latex", tmp_path / "b.tex")  # fmt: skip
+    said = "Every schedule is 0.1 of the paper's length"
+    assert "50.0   (63.5 ± 4.1)" in text  # figures that do not compare have no mark
+    assert "▲" not in text
+    assert all(said in one for one in (text, (tmp_path / "a.md").read_text(), (tmp_path / "b.tex").read_text()))
+    assert not (tmp_path / "tables").exists()
+    assert "50.0" not in treevae("paper", "show", "sizes", "--results", tmp_path)
+    assert said not in (tmp_path / "tables" / "sizes.md").read_text()
+
+
+def test_data_that_are_not_the_published_ones_are_named(tmp_path):
+    said = "60 + 10 samples, not the paper's 60,000 + 10,000"
+    Store(tmp_path).write(cell_of(), {"scores_percent": {"ACC": 50.0}, "note": said})
+    assert f"Fashion: {said}." in treevae("paper", "show", "sizes", "--results", tmp_path)
+    assert said in (tmp_path / "tables" / "sizes.md").read_text()
+
+
+def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
+    digits, here, cells = (
+        load("digits"),
+        Store(tmp_path),
+        [cell_of(seed, 1.0, "digits", "bisecting") for seed in (0, 1)],
+    )
+    table = Table(
+        "one", "A table of one figure", ("ACC",), (Row("digits", "bisecting", (Entry(SCORES["ACC"], None),)),)
+    )
+    for cell, n in zip(cells, (200, 400), strict=True):
+        cut = replace(digits, x_test=digits.x_test[:n], y_test=digits.y_test[:n])
+        monkeypatch.setattr(running, "_read", lambda name, root, cut=cut: cut)
+        (ended,) = run([Job((cell,))], here, CPU)
+        if n == 400:  # another test set than that of seed 0
+            assert re.search(r"^the data .*360x8x8 .* are not those of .*200x8x8 .* another folder", ended.why)
+            (record,) = [found for _, found in METHODS["bisecting"].fit(Job((cell,)), cut, CPU)]
+            here.write(cell, record)  # as an earlier version did
+    kept = here.read(cells[0])
+    assert kept["test_samples"].split()[1] == "200x8x8"
+    assert {"train_samples", "source"} <= set(kept)
+    text = showing.as_text(table, showing.lines(table, here, 1.0), 1.0)
+    assert "mixed data   (–)" in text
+    assert re.search(r"not averaged: seed 0: .*200x8x8 \w+; seed 1: .*360x8x8", text)
+
+
+def test_trees_with_other_leaves_than_asked_for_are_named(tmp_path):
+    tree, scores = Tree(), {"scores_percent": {"ACC": 60.0}}
+    for n in range(1, 12):
+        if n >= 9:
+            Store(tmp_path).write(cell_of(n), scores | {"tree": json.loads(tree.to_json())})
+        tree = tree.split(tree.leaves[0])
+    text = treevae("paper", "show", "sizes", "--results", tmp_path)
+    said = "trees of 10 leaves were asked for, these seeds ended with others: "
+    assert f"Fashion: base: {said}9 (9), 11 (11)." in text
+    assert text.count(said) == 1
+
+
+def test_records_that_do_not_tell_their_data_still_count(tmp_path):
+    for seed, more in enumerate(({}, {"note": ""}, {"note": "", "train_samples": "uint8 60x4 1a2b3c4d"})):
+        Store(tmp_path).write(cell_of(seed), {"scores_percent": {"ACC": 60.0 + seed}} | more)
+    assert "61.0 ± 1.0" in treevae("paper", "show", "sizes", "--results", tmp_path)
+
+
+def test_the_same_samples_from_other_files_are_averaged(tmp_path):
+    """A note tells of files that were written anew; what decides is the samples in them."""
+    prints = {"train_samples": "uint8 60x4 1a2b3c4d", "test_samples": "uint8 10x4 5e6f7a8b"}
+    said = "4 of 4 files with a published checksum differ from it"
+    for seed, note in enumerate(("", said)):
+        Store(tmp_path).write(cell_of(seed), {"scores_percent": {"ACC": 60.0 + seed}, "note": note} | prints)
+    text = treevae("paper", "show", "sizes", "--results", tmp_path)
+    assert "60.5 ± 0.7" in text
+    assert f"Fashion: {said}." in text
+
+
+def test_attributes_are_of_one_tree(tmp_path):
+    for seed in (0, 1):
+        attributes = {name: [10.0 + seed] * 7 for _, name, _, _ in tables.ATTRIBUTES}  # a leaf was pruned
+        Store(tmp_path).write(cell_of(seed, data="celeba"), {"leaf_attributes_percent": attributes})
+    lines = treevae("paper", "show", "celeba-attributes", "--results", tmp_path).splitlines()
+    assert lines[2].split()[:3] == ["data", "attribute", "seeds"]
+    (female,) = [line for line in lines if " Female " in line]
+    assert female.split()[:5] == ["CelebA", "Female", "1", "90.0", "(97.2)"]
+    assert female.endswith("–   (43.7)")
+    assert not any("▲" in line or "±" in line for line in lines)  # nothing to explain
