@@ -5,9 +5,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from cells import SCALE, cell_of, fabricate, treevae, whole_record
+from cells import SCALE, cell_of, fabricate, small, treevae, whole_record
 
 from treevae import TreeVAE
+from treevae.experiments.cells import Job
 from treevae.experiments.running import standing, wanted
 from treevae.experiments.store import Store
 from treevae.experiments.tables import TABLES
@@ -32,6 +33,20 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     assert len(re.findall(r"\d   \(0\.0 ± 0\.0\)", text)) == 2
     assert text.count("not run") == 2
     assert "not run" in treevae("paper", "show", "tiny", "--results", tmp_path).split("TreeVAE")[1].splitlines()[0]
+
+
+def test_show_names_what_was_begun_and_is_not_finished(tmp_path, tiny):
+    folder = Store(tmp_path).begin(Job((small(0), small(2))))
+    assert "Begun" not in treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)  # no state yet
+    (folder / "state-a.safetensors").touch()
+    said = treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
+    command = f"paper run tiny --data digits --method treevae --seeds 3 --scale {SCALE} --results {tmp_path}"
+    assert f"Begun and not finished: {folder.name}" in said
+    assert command in said
+    assert "Begun" not in treevae("paper", "show", "tiny", "--results", tmp_path)  # of another scale
+    assert "Begun" not in treevae("paper", "show", "digits", "--scale", SCALE, "--results", tmp_path)  # another table
+    (folder / "job.json").write_text("[")
+    assert "cannot be read" in treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
 
 
 def test_list_counts_what_is_in_the_store(tmp_path):

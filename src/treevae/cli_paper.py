@@ -14,6 +14,8 @@ from .cli_words import INTERRUPTED
 
 if TYPE_CHECKING:
     from .experiments.running import Busy, Failed, Finished
+    from .experiments.store import Store
+    from .experiments.tables import Table
 
 SEEDS = 10  # of the paper
 FIGURES = ("DP", "LP", "ACC", "NMI")
@@ -232,9 +234,32 @@ def show_table(
     write_whole(in_markdown, as_markdown(chosen, found, scale))
     write_whole(in_latex, as_latex(chosen, found, scale))
     typer.echo(f"\nWrote {in_markdown}, {in_latex}")
+    _tell_begun(chosen, Store(results), scale)
 
 
 paper.command("figure")(figure)
+
+
+def _tell_begun(table: Table, store: Store, scale: float) -> None:
+    """A line for each fit of a table that was begun and is not finished: it runs, or was ended before its time."""
+    from .experiments.running import wanted
+    from .experiments.store import DamagedRecordError
+
+    try:
+        jobs = store.started()
+    except DamagedRecordError as error:
+        typer.secho(str(error), fg="red", err=True)
+        return
+    if not jobs:
+        return
+    cells = set(wanted(table, 1 + max(seed for job in jobs for seed in job.seeds), scale))
+    for job in jobs:
+        if not cells.isdisjoint(job.cells):
+            typer.echo(
+                f"Begun and not finished: {job.name}. If nothing runs it any more, it goes on with: treevae paper run "
+                f"{table.name} --data {job.data} --method {job.method} --seeds {job.seeds[-1] + 1}"
+                f"{_options(store.folder, scale)}"
+            )
 
 
 def _options(results: Path, scale: float) -> str:
