@@ -28,14 +28,17 @@ from treevae.data import load
 from treevae.experiments.records import elbo_terms, name_of, scores, source, versions
 from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
-from treevae.training import choosing, growing
+from treevae.model.subtree import Evidence, FrozenPath
+from treevae.training import choosing, growing, objectives
 from treevae.training.events import CandidatesCompared
 from treevae.training.objectives import Objective
 from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
 from treevae.training.samples import Samples
 
+UNWEIGHTED = "paper, subtrees not weighted by reach"  # as in the authors' TensorFlow code
 SETTINGS: dict[str, dict[str, Any]] = {  # changes to the plan, or to the recipe's parameters
     "paper": {},
+    UNWEIGHTED: {},
     **{f"{n} candidates, {rule}": {"n_init": n, "candidate_rule": rule} for n in (4, 16) for rule in CANDIDATE_RULES},
     "16 candidates, loss_if_sure, 7 levels": {"n_init": 16, "candidate_rule": "loss_if_sure", "max_depth": 6},
     "leaf by gain": {"leaf_rule": "gain"},
@@ -91,6 +94,15 @@ class Watched:
         return compared
 
 
+class Unweighted(FrozenPath):
+    """Stands in for the frozen path to a subtree: every sample that is trained on counts as if it surely came there."""
+
+    def unpacked(self, packed: Tensor) -> Evidence:
+        """The evidence, with the parent's reach 1."""
+        found = super().unpacked(packed)
+        return found._replace(log_reach=torch.zeros_like(found.log_reach))
+
+
 class Planned(TreeVAE):
     """A TreeVAE whose plan has other rules."""
 
@@ -132,6 +144,7 @@ def main() -> None:
         Planned.changes = {key: value for key, value in SETTINGS[name].items() if key in of_plan}
         of_model = {key: value for key, value in SETTINGS[name].items() if key not in of_plan}
         growing.compare = watched = Watched(data.y_train)
+        objectives.FrozenPath = Unweighted if name == UNWEIGHTED else FrozenPath  # type: ignore[misc]
         shared = {"epochs": given.epochs, "layer_defaults": given.framework, "verbose": True}
         model = Planned.recipe(given.data, **shared, **of_model)
         models = model.fit_seeds(data.x_train, range(given.seeds))
