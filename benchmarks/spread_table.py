@@ -57,7 +57,7 @@ def rules_row(line: dict[str, Any]) -> str:
     """The mean over all comparisons of a setting, weighted by their samples."""
     found, total = [kept(compared) for compared in line["compared"]], sum(c["samples"] for c in line["compared"])
     weights = [compared["samples"] / total for compared in line["compared"]]
-    cells = [LABELS[line["data"]], line["setting"], str(len(found))]
+    cells = [LABELS[line["data"]], line["setting"], str(line["epochs"]), str(len(found))]
     cells += [f"{sum(w * f[name] for w, f in zip(weights, found, strict=True)):.3f}" for name in found[0]]
     return f"| {' | '.join(cells)} |"
 
@@ -67,8 +67,8 @@ def main() -> None:
     print("| data | setting | epochs | seeds | ACC | NMI | DP | ELBO |\n" + "| --- " * 8 + "|")
     for line in lines():
         print(settings_row(line))
-    print(f"\n| data | candidates grown with | comparisons | blindly | {' | '.join(RULES)} | the best |")
-    print("| --- " * (5 + len(RULES)) + "|")
+    print(f"\n| data | candidates grown with | epochs | comparisons | blindly | {' | '.join(RULES)} | the best |")
+    print("| --- " * (6 + len(RULES)) + "|")
     for line in lines():
         if line["compared"]:
             print(rules_row(line))

@@ -23,7 +23,7 @@ from treevae.recipes import RECIPES
 def main() -> None:
     """Fit, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
+    parser.add_argument("data", choices=[name for name in RECIPES if name != "celeba"])  # which has no classes
     parser.add_argument("--root", type=Path, help="where the data sets lie; by default what $TREEVAE_DATA says")
     parser.add_argument("--scale", type=float, default=0.04, help="of the schedule of 500 epochs")
     parser.add_argument("--depths", type=int, nargs="+", default=[0, 5])
@@ -32,7 +32,8 @@ def main() -> None:
     given = parser.parse_args()
     data, recipe = load(given.data, given.root), RECIPES[given.data]
     assert data.y_test is not None
-    names = ("latent_dim", "hidden_dim", "network", "likelihood", "augment", "batch_size")
+    names = ("latent_dim", "hidden_dim", "network", "layer_defaults", "likelihood", "augment", "contrastive_weight",
+             "batch_size")  # fmt: skip
     settings = {name: recipe[name] for name in names if name in recipe}
     found, device = [], ""
     for depth in given.depths:

@@ -77,6 +77,7 @@ def test_the_embedding_is_the_last_latents_mean(ladder):
 
 
 def test_the_vaes_elbo_is_the_textbooks():
+    """Given its posterior, which is the encoder's evidence times the prior."""
     vae = VAE(2, latent_dim=3, hidden_dim=16, epochs=4, random_state=0, **QUICK).fit(X)
     module, x = vae.model_.module_, torch.from_numpy(X.reshape(400, -1))
     assert module.bottom_up.d_dims == (16, 16, 128)  # the encoder's output is the last
@@ -124,6 +125,14 @@ def test_ward_on_the_latents_is_a_pipeline(ladder):
     both = make_pipeline(clone(ladder), Ward(5)).fit(X)
     np.testing.assert_array_equal(both[-1].labels_, Ward(5).fit_predict(ladder.transform(X)))
     assert both[:-1].get_feature_names_out().tolist() == [f"laddervae{k}" for k in range(4)]
+
+
+def test_the_names_of_latents_are_of_the_last():
+    sizes = {"latent_dim": [3, 4, 5], "hidden_dim": 16, "epochs": 1, "random_state": 0, **QUICK}
+    for model, n in ((VAE(2, **sizes), 3), (LadderVAE(2, **sizes), 5)):
+        latents = model.set_output(transform="pandas").fit(X).transform(X)
+        assert latents.shape == (400, n)
+        assert list(latents.columns) == list(model.get_feature_names_out())
 
 
 def test_words_of_scikit_learn(ladder):

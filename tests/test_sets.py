@@ -915,8 +915,8 @@ def test_the_list_says_what_is_missing_or_damaged(tmp_path: Path) -> None:
     (tmp_path / "MNIST" / "raw" / f"{idx.FILES[0]}.gz").unlink()
     (tmp_path / "cifar-10-batches-py" / "data_batch_1").write_text("no pickle")
     text = listed("--root", tmp_path)
-    assert re.search(r"mnist +incomplete: .*train-images-idx3-ubyte is not there", text)
-    assert re.search(r"cifar10 +incomplete: .*data_batch_1 is no CIFAR file", text)
+    assert re.search(r"mnist +incomplete or damaged: .*train-images-idx3-ubyte is not there", text)
+    assert re.search(r"cifar10 +incomplete or damaged: .*data_batch_1 is no CIFAR file", text)
     assert re.search(r"news20 +not there: messages of 20 newsgroups", text)
     assert f"treevae data NAME --root {tmp_path} --download" in text
     assert survey("mnist", tmp_path).files[idx.FILES[0]] == "not there"
@@ -950,7 +950,7 @@ def test_the_list_takes_no_damaged_set_for_a_whole_one(
     else:
         assert kept < path.stat().st_size
         path.write_bytes(path.read_bytes()[:kept])
-    assert re.search(rf"{name} +incomplete: .*{why}", listed(name, "--root", tmp_path))
+    assert re.search(rf"{name} +incomplete or damaged: .*{why}", listed(name, "--root", tmp_path))
 
 
 def test_the_list_counts_pictures_and_messages_without_opening_them(

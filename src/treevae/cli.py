@@ -112,7 +112,7 @@ def data(
       treevae data --root ~/data
       treevae data mnist news20 --root ~/data --download
     """
-    from .data.sets import SOURCES, fetch_missing, named_root, source_of, survey
+    from .data.sets import SOURCES, fetch_missing, how_to_get, named_root, source_of, survey
 
     chosen = [source_of(name).name for name in names or SOURCES]  # a wrong name is said before anything is fetched
     if download:
@@ -133,6 +133,10 @@ def data(
     if any(one.source.folders and one.folder is None for one in found):
         named = "" if below is not None and root is None else f" --root {below or 'FOLDER'}"
         typer.echo(f"\nTo get one: treevae data NAME{named} --download. For CelebA that says how to get it by hand.")
+    if download and (wrong := [one.source for one in found if one.size is None]):
+        for source in wrong:
+            typer.secho(f"{source.name} cannot be read: {how_to_get(source, below or Path())}", fg="red", err=True)
+        raise typer.Exit(1)
 
 
 def _where(root: Path | None, below: Path | None) -> str:
@@ -148,7 +152,7 @@ def _row(found: Survey, root: Path | None) -> str:
     """A line of the list of data sets."""
     source, size = found.source, found.size
     if size is None:
-        what = f"incomplete: {found.fault}" if found.folder else f"not there: {source.about}"
+        what = f"incomplete or damaged: {found.fault}" if found.folder else f"not there: {source.about}"
         return f"{source.name:<10} {what}"
     folder = "" if found.folder is None or root is None else str(found.folder.relative_to(root))
     files = _file_states(list(found.files.values())) if source.folders else "come with scikit-learn"

@@ -230,7 +230,7 @@ def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Pat
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
-            warnings.filterwarnings("ignore", "the tree has", ConvergenceWarning)  # fewer leaves: said below
+            warnings.filterwarnings("ignore", "leaves in the tree", ConvergenceWarning)  # fewer leaves: said below
             warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
             model.fit(table.frame, checkpoint=folder)
     except KeyboardInterrupt:

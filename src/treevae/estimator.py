@@ -106,8 +106,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         100 for photographs); needs ``augment``. It makes groups follow what the versions share instead of, say,
         background colours. The tree is then not fine-tuned as a whole, and a step sees half as many samples, twice.
     contrastive_loss : {"both", "routers", "bottom_up", "transposed", "encoder", "jensen_shannon"}, default="both"
-        What that loss looks at: the routers' decisions and the projected d of every depth ("both"), one of the two, or
-        the other variants of the paper's ablation.
+        What that loss looks at: the routers' decisions and the projected d of every depth ("both"), one of the two ((A)
+        and (B) of the paper's ablation), or its other variants: (C) the routers' loss transposed, (D) the encoder's
+        output alone, (E) the Jensen-Shannon divergence of the two views' decisions.
     epochs : int, default=150
         The knob for time against quality: epochs of a growth stage. The other stages' epochs, the step of the
         learning rate and the slope of the KL weight keep the paper's proportions to it. 15 is a quick look; below that
@@ -404,7 +405,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         n_grown = len(self.tree_.leaves)
         if self.tree is None and n_grown < self.n_leaves:
             warnings.warn(
-                f"the tree has {n_grown} leaves, fewer than n_leaves={self.n_leaves}: the others were too small to "
+                f"leaves in the tree: {n_grown}, fewer than n_leaves={self.n_leaves}: the others were too small to "
                 "split, or were pruned. More epochs, more samples or a smaller batch_size can give more",
                 ConvergenceWarning,
                 stacklevel=4,

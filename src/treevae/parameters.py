@@ -60,7 +60,7 @@ def _check_augmentation(augment: Any, weight: float, batch_size: int) -> None:
     if weight > 0 and augment is None:
         raise ValueError(
             f"contrastive_weight={weight} compares augmented versions of each sample, but augment is None; set "
-            "augment, or contrastive_weight=0"
+            "augment (anew in a model that was saved, if it was a function of yours), or contrastive_weight=0"
         )
     if weight > 0 and batch_size < 4:
         raise ValueError(f"batch_size={batch_size} must be at least 4 with a contrastive loss: two samples")

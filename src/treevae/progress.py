@@ -67,14 +67,14 @@ class Progress:
     def _log(self, done: float, what: str, terms: str) -> None:
         """The same as a line, whenever another part of the work is done."""
         now = time.monotonic()
-        if self._first is None:
-            self._first, self._lines = (now, done), int(done * LINES)  # a resumed fit has done some before
-        if int(done * LINES) <= self._lines:
-            return
-        self._lines = int(done * LINES)
-        seconds, share = now - self._first[0], done - self._first[1]
-        left = timedelta(seconds=round(seconds * (1 - done) / share))
-        self.say(f"{done:4.0%} done, about {left} left: {what}, {terms}")
+        if self._first is None:  # a sign of life; a resumed fit has done some before
+            self._first, self._lines = (now, done), int(done * LINES)
+            self.say(f"{done:4.0%} done: {what}, {terms}")
+        elif int(done * LINES) > self._lines:
+            self._lines = int(done * LINES)
+            seconds, share = now - self._first[0], done - self._first[1]
+            left = timedelta(seconds=round(seconds * (1 - done) / share))
+            self.say(f"{done:4.0%} done, about {left} left: {what}, {terms}")
 
     def show(self, event: Event, run: int = 0) -> None:
         """Show an event of a run."""
@@ -100,4 +100,4 @@ class Progress:
             case LeafPruned():
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case TreeChanged():
-                self.say(f"{who}{len(event.tree.leaves)} leaves")
+                self.say(f"{who}leaves: {len(event.tree.leaves)}")

@@ -274,7 +274,8 @@ class Tree:
         return self.to_svg()
 
     def __str__(self) -> str:
-        return self.draw()
+        clusters = {leaf: f"cluster {k} (node {leaf})" for k, leaf in enumerate(self.leaves)}
+        return self.draw(lambda node: clusters.get(node, f"node {node}"))
 
     def __repr__(self) -> str:
         children = {node: below for node, below in sorted(self._children.items()) if below}

@@ -7,7 +7,7 @@ the whole bottom-up below it. So both are fixed trees with a plan of their own, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -115,8 +115,8 @@ random_state, verbose
         self,
         depth: int = 5,
         *,
-        latent_dim: int = 8,
-        hidden_dim: int = 128,
+        latent_dim: int | Sequence[int] = 8,
+        hidden_dim: int | Sequence[int] = 128,
         likelihood: str = "auto",
         network: str = "auto",
         layer_defaults: str = "torch",
@@ -199,7 +199,8 @@ random_state, verbose
 
     @property
     def _n_features_out(self) -> int:
-        return self.model_.module_.arch.latent_dims[-1]
+        (leaf,) = self.model_.tree_.leaves
+        return self.model_.module_.arch.latent_dims[self.model_.tree_.depth(leaf)]
 
     def _model(self) -> _Path:
         """The model to fit."""
@@ -237,8 +238,8 @@ learning_rate, device, random_state, verbose
         self,
         depth: int = 5,
         *,
-        latent_dim: int = 8,
-        hidden_dim: int = 128,
+        latent_dim: int | Sequence[int] = 8,
+        hidden_dim: int | Sequence[int] = 128,
         likelihood: str = "auto",
         network: str = "auto",
         layer_defaults: str = "torch",

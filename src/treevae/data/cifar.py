@@ -21,7 +21,7 @@ LARGEST = 1 << 29  # bytes of a file; the largest published one has 155 million
 LARGEST_NAMES = 1 << 20  # bytes of a file with names of classes; the largest published one has 1,500
 
 
-def _unpickle(path: Path, largest: int = LARGEST) -> dict[str, Any]:
+def _unpickle(path: Path, published: str, largest: int = LARGEST) -> dict[str, Any]:
     """The dict in a file, its keys as strings."""
     if not path.is_file():
         raise DataFileError(f"{path} is not there")
@@ -33,14 +33,16 @@ def _unpickle(path: Path, largest: int = LARGEST) -> dict[str, Any]:
             raise ValueError("it holds no dict")
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
     except ValueError as error:
-        raise DataFileError(f"{path} is no CIFAR file, or is cut short or damaged: {error}") from error
+        raise DataFileError(
+            f"{path} is no CIFAR file, or is cut short or damaged: it has {size:,} bytes, expected {published}; {error}"
+        ) from error
 
 
 def _read_batch(
     path: Path, label_keys: tuple[str, ...], n_classes: tuple[int, ...]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """The rows of bytes in a batch, and its labels under each key."""
-    batch = _unpickle(path)
+    batch = _unpickle(path, "some 3,080 for each image, and 10,000 images or more")
     rows = batch.get("data")
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape[1:] != (N_BYTES,) or not len(rows):
         raise DataFileError(f"{path} holds no images under 'data', expected rows of {N_BYTES:,} bytes")
@@ -70,7 +72,7 @@ def _read_part(
 
 
 def _names(path: Path, key: str) -> tuple[str, ...]:
-    found = _unpickle(path, LARGEST_NAMES).get(key)
+    found = _unpickle(path, "about a thousand with the names of the classes", LARGEST_NAMES).get(key)
     if not isinstance(found, list) or not found or not all(isinstance(name, bytes | str) for name in found):
         raise DataFileError(f"{path} has no names of classes under {key!r}")
     return tuple(name.decode(errors="replace") if isinstance(name, bytes) else name for name in found)

@@ -53,14 +53,14 @@ def load(name: str, root: str | os.PathLike[str] | None = None, download: bool =
     if folder is None:
         looked_in = " or ".join(str(root / below) for below in source.folders)
         raise DataFileError(
-            f"{name} is not there: {source.parts[0]} was looked for in {looked_in}. {_how_to_get(source, root)}"
+            f"{name} is not there: {source.parts[0]} was looked for in {looked_in}. {how_to_get(source, root)}"
         )
     try:
         found = source.read(folder)
     except (DataFileError, OSError) as error:  # OSError: a folder that cannot be listed, a file that goes meanwhile
         if isinstance(error.__cause__, ImportError):  # the files are not at fault
             raise
-        raise DataFileError(f"{error}. {_how_to_get(source, root)}") from error
+        raise DataFileError(f"{error}. {how_to_get(source, root)}") from error
     return replace(found, note="; ".join(filter(None, (found.note, *_differences(found.size, folder, source)))))
 
 
@@ -188,7 +188,8 @@ def _compare(file: Path, md5: str) -> str:
         return DIFFERS
 
 
-def _how_to_get(source: Source, root: Path) -> str:
+def how_to_get(source: Source, root: Path) -> str:
+    """What to do about a data set of which something is missing or damaged."""
     if source.by_hand:
         return f"{source.by_hand}, or point root or ${ROOT} at another copy"
     return (
