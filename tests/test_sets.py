@@ -922,6 +922,14 @@ def test_the_list_says_what_is_missing_or_damaged(tmp_path: Path) -> None:
     assert survey("mnist", tmp_path).files[idx.FILES[0]] == "not there"
 
 
+def test_a_download_that_cannot_mend_a_set_fails_and_says_what_to_do(tmp_path: Path) -> None:
+    make_idx(tmp_path, "MNIST/raw")
+    cut_short(tmp_path / "MNIST" / "raw" / idx.FILES[0])
+    text = listed("mnist", "--root", tmp_path, "--download", code=1)  # nothing is missing, so nothing is fetched
+    assert re.search(r"mnist +incomplete or damaged: .*train-images-idx3-ubyte", text)
+    assert re.search(r"mnist cannot be read: .*remove damaged files first", " ".join(text.split()))
+
+
 @pytest.mark.parametrize(
     ("name", "file", "kept", "why"),
     [

@@ -331,7 +331,19 @@ def test_draw_by_hand() -> None:
 │       └── 6
 │           └── 7
 └── 2"""
-    assert str(PRUNED) == PRUNED.draw() == expected
+    assert PRUNED.draw() == expected
+
+
+def test_printed_a_tree_says_which_leaf_is_which_cluster() -> None:
+    expected = """\
+node 0
+├── node 1
+│   └── node 4
+│       ├── cluster 0 (node 5)
+│       └── node 6
+│           └── cluster 1 (node 7)
+└── cluster 2 (node 2)"""
+    assert str(PRUNED) == expected
 
 
 def test_repr_tells_of_pruned_numbers() -> None:
