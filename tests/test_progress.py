@@ -32,7 +32,7 @@ def test_a_log_has_lines_and_no_bar(capsys):
     shares = [int(found) for found in re.findall(r"^ *(\d+)% done, about \d+:\d\d:\d\d left: .*, rec ", err, re.M)]
     assert shares == sorted(set(shares))
     assert 4 < len(shares) <= LINES
-    assert re.match(r" *\d+% done: first tree, epoch 1/6, rec ", err)  # a sign of life
+    assert re.match(r" *\d+% done so far: first tree, epoch 1/6, rec ", err)  # a sign of life
     assert "splitting node" in err
     assert "leaves: 3" in err
 
@@ -62,6 +62,6 @@ def test_time_left_is_that_of_the_work_seen(capsys, monkeypatch):
         progress.at(0.5, "here", "rec")
         progress.at(0.75, "there", "rec")
     assert capsys.readouterr().err.splitlines() == [
-        " 50% done: here, rec",
+        " 50% done so far: here, rec",
         " 75% done, about 0:00:10 left: there, rec",
     ]

@@ -69,7 +69,7 @@ class Progress:
         now = time.monotonic()
         if self._first is None:  # a sign of life; a resumed fit has done some before
             self._first, self._lines = (now, done), int(done * LINES)
-            self.say(f"{done:4.0%} done: {what}, {terms}")
+            self.say(f"{done:4.0%} done so far: {what}, {terms}")
         elif int(done * LINES) > self._lines:
             self._lines = int(done * LINES)
             seconds, share = now - self._first[0], done - self._first[1]
