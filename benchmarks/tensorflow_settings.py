@@ -6,7 +6,8 @@ One fit by the paper's recipe with these settings instead of torch's (1e-5, 0.9,
 samples. Each is a line of the file of results. TensorFlow's Adam took the authors' "decay" for one of the learning
 rate, so their runs had no weight decay: --weight-decay 0. With --whole-error the reconstruction of a Gaussian is the
 squared error itself, as in the authors' code, where -log p(x) at sigma = 1 has half of it: every other term weighs half
-as much.
+as much. With --mean-contrast the contrastive loss of the first tree is the mean of its two parts, as in their
+TensorFlow code, instead of their sum; a subtree's has one part.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from plans import with_weight_decay
 from sklearn.exceptions import ConvergenceWarning
@@ -25,6 +27,8 @@ from treevae import TreeVAE
 from treevae.data import load
 from treevae.experiments.records import elbo_terms, name_of, scores, source, versions
 from treevae.metrics import contingency
+from treevae.model import contrastive
+from treevae.model.contrastive import contrast
 from treevae.model.likelihoods import LIKELIHOODS, Gaussian
 from treevae.model.stack import LAYER_DEFAULTS, LayerDefaults
 from treevae.training.plan import Plan, Stage
@@ -36,6 +40,12 @@ class WholeError(Gaussian):
     def log_prob(self, x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
         """-(x - mu)^2 - log 2 pi, summed over features: (leaf, batch)."""
         return 2 * super().log_prob(x, output, run_of)
+
+
+def mean_contrast(variant: str, projections: Sequence[Tensor] | None, *rest: Any) -> Tensor:
+    """Both parts of a contrastive loss, halved where there are two."""
+    found = contrast(variant, projections, *rest)
+    return found if projections is None else found / 2
 
 
 class Decayed(TreeVAE):
@@ -59,11 +69,14 @@ def main() -> None:
     parser.add_argument("--glorot", action="store_true")
     parser.add_argument("--weight-decay", type=float, default=Stage.weight_decay, help="the paper's own runs had none")
     parser.add_argument("--whole-error", action="store_true", help="the authors' scale of the squared error")
+    parser.add_argument("--mean-contrast", action="store_true", help="of the first tree's contrastive loss")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tensorflow_settings.jsonl")
     given = parser.parse_args()
     LAYER_DEFAULTS["tensorflow"] = LayerDefaults(given.epsilon, given.momentum, given.glorot)  # in its place
     if given.whole_error:
         LIKELIHOODS["gaussian"] = WholeError()
+    if given.mean_contrast:
+        contrastive.contrast = mean_contrast  # type: ignore[assignment]
     warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     data = load(given.data, given.root)
     assert data.y_test is not None
@@ -71,10 +84,7 @@ def main() -> None:
     model = Decayed.recipe(given.data, layer_defaults="tensorflow")
     model.set_params(epochs=max(1, round(model.epochs * given.scale)), verbose=True)
     for seed, one in enumerate(model.fit_seeds(data.x_train, range(given.seeds))):
-        about = {
-            name: vars(given)[name]
-            for name in ("data", "scale", "epsilon", "momentum", "glorot", "weight_decay", "whole_error")
-        }
+        about = {name: value for name, value in vars(given).items() if name not in ("root", "seeds", "out")}
         device = next(one.module_.parameters()).device
         line = about | {
             "seed": seed,
