@@ -585,3 +585,9 @@ def test_a_recipes_augmentation_can_be_turned_off(tmp_path, monkeypatch):
 def test_the_package_is_the_command_too() -> None:
     done = subprocess.run([sys.executable, "-m", "treevae", "--help"], capture_output=True, text=True, check=True)
     assert "Usage: treevae" in done.stdout
+
+
+def test_a_network_for_gpus_is_said_to_be_one_on_a_cpu(pictures: Path, tmp_path: Path) -> None:
+    few = ("--n-leaves", "2", "--n-init", "1", "--epochs", "1", "--max-depth", "1", "--device", "cpu")
+    assert "resnet is meant for a GPU" in treevae("fit", pictures, "-o", tmp_path / "a", "--network", "resnet", *few)
+    assert "GPU" not in treevae("fit", pictures, "-o", tmp_path / "b", *few)

@@ -186,6 +186,7 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
     """Fit in a folder that no other process may use meanwhile: from the start, or from where it stood."""
     from .estimator import TreeVAE
     from .fitting import run_folder
+    from .parameters import device_of
 
     if start and not force:
         _check_free(out)
@@ -202,6 +203,10 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
                 (out / name).unlink(missing_ok=True)
             write_whole(out / SETTINGS, json.dumps(settings, indent=2) + "\n")
         typer.echo(f"Read {count(len(table.X), 'sample')} of shape {times(table.X.shape[1:])} from {where}.")
+        if model.network == "resnet" and device_of(model.device).type == "cpu":
+            typer.echo(
+                "Note: resnet is meant for a GPU; on a CPU an epoch of many photographs can take half an hour."
+            )
         _fit_and_write(model, table, known, out, folder)
 
 
