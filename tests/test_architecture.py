@@ -47,6 +47,7 @@ MAY_USE = {
         "training",
         "fitting",
         "recipes",
+        "parameters",
         "estimator",
         "view",
         "experiments",

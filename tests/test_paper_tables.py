@@ -85,6 +85,18 @@ def test_purity_is_of_larger_trees_than_accuracy():
     }  # fmt: skip
 
 
+def test_likelihoods_are_of_trees_with_ten_leaves():
+    trees = [row for row in TABLES["generative"].rows if row.method == "treevae"]
+    of_paper = [row for row in trees if row.entries[0].paper is not None]
+    assert [row.data for row in of_paper] == ["mnist", "fashion", "news20", "omniglot"]
+    for row in of_paper:
+        assert {
+            METHODS["treevae"].cell(row.data, entry.changes, 1.0, 0).settings["n_leaves"] for entry in row.entries
+        } == {10}
+    ((news, own),) = [(row.data, row.entries[0].changes) for row in trees if row not in of_paper]
+    assert (news, own) == ("news20", {})  # the recipe's twenty, as in the table of clusters
+
+
 def test_one_fit_stands_in_every_table_that_has_it():
     (plain,) = (cell for cell in wanted(TABLES["generative"], 1, 1.0, ["fashion"], ["treevae"]))
     for name in ("clustering", "sizes", "matched-ladder", "fixed-tree"):

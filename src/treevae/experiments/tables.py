@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..recipes import RECIPES
 from ..tree import Tree
 
 DATA_TITLES = {
@@ -285,9 +286,14 @@ def _digits() -> Iterable[Row]:
 
 
 def _generative() -> Iterable[Row]:
+    """Trees have ten leaves, also on 20Newsgroups, whose recipe has twenty: those are a row of their own."""
+    columns = ("LL", "RL", "ELBO")
     for line in GENERATIVE.strip().splitlines():
         data, method, figures = line.split(maxsplit=2)
-        yield _row(data, ("LL", "RL", "ELBO"), figures, method=method)
+        of_ten = method == "treevae" and RECIPES[data]["n_leaves"] != 10
+        yield _row(data, columns, figures, changes={"n_leaves": 10} if of_ten else None, method=method)
+        if of_ten:
+            yield _row(data, columns, "– – –", f"TreeVAE, {RECIPES[data]['n_leaves']} leaves")
 
 
 def _attributes() -> Iterable[Row]:
@@ -318,7 +324,8 @@ TABLES = {
             "Table 2: generative performance (nats)",
             ("LL", "RL", "ELBO"),
             tuple(_generative()),
-            "Less is better for RL. The paper's RL of the VAE on 20Newsgroups exceeds its -ELBO; one is a misprint.",
+            "Less is better for RL. Trees have ten leaves, unless said. The paper's RL of the VAE on 20Newsgroups "
+            "exceeds its -ELBO; one is a misprint.",
         ),
         Table(
             "celeba-attributes",
