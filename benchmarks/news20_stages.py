@@ -89,7 +89,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0, help="of the schedule")
     parser.add_argument("--leave-frozen", action="store_true", help="no whole-tree stages after every third split")
-    parser.add_argument("--whole-drop", type=int, default=100, help="epochs, at scale 1, of a whole-tree stage")
+    parser.add_argument(
+        "--whole-drop",
+        type=int,
+        default=100,
+        help="epochs of a whole-tree stage, at scale 1, after which its learning rate falls",
+    )
     parser.add_argument("--weight-decay", type=float, default=Stage.weight_decay)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="some of the final stages")
     parser.add_argument("--out", type=Path)

@@ -35,6 +35,7 @@ from treevae.training.objectives import Objective
 from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
 from treevae.training.samples import Samples
 
+OF_PLAN = {field.name for field in fields(Plan)}
 UNWEIGHTED = "paper, subtrees not weighted by reach"  # as in the authors' TensorFlow code
 SETTINGS: dict[str, dict[str, Any]] = {  # changes to the plan, or to the recipe's parameters
     "paper": {},
@@ -140,9 +141,8 @@ def main() -> None:
         if any(about.items() <= line.items() for line in done):
             continue
         started = time.perf_counter()
-        of_plan = {field.name for field in fields(Plan)}
-        Planned.changes = {key: value for key, value in SETTINGS[name].items() if key in of_plan}
-        of_model = {key: value for key, value in SETTINGS[name].items() if key not in of_plan}
+        Planned.changes = {key: value for key, value in SETTINGS[name].items() if key in OF_PLAN}
+        of_model = {key: value for key, value in SETTINGS[name].items() if key not in OF_PLAN}
         growing.compare = watched = Watched(data.y_train)
         objectives.FrozenPath = Unweighted if name == UNWEIGHTED else FrozenPath  # type: ignore[misc]
         shared = {"epochs": given.epochs, "layer_defaults": given.framework, "verbose": True}

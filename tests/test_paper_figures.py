@@ -9,11 +9,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from cells import treevae
 
 from treevae import Tree, TreeVAE, data, fitting, plot
 from treevae import load as load_model
-from treevae.cli import app
 from treevae.data import load
 from treevae.experiments.cells import Cell
 from treevae.experiments.drawing import DRAWINGS, cell_of
@@ -24,13 +23,6 @@ SCALE = 0.01  # one or two epochs of a growth stage
 THREE = json.loads(Tree().split(0).split(1).to_json())  # given: so short a fit would not always grow a tree
 SMALL = {"network": "mlp", "latent_dim": 2, "hidden_dim": 8, "tree": THREE}
 FEW = ("--method", "treevae", "--scale", SCALE, "--device", "cpu")
-
-
-def treevae(*arguments, code: int = 0) -> str:
-    """All that a command printed; its exit code must be the given one."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
-    return result.output
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -112,7 +112,7 @@ def data(
       treevae data --root ~/data
       treevae data mnist news20 --root ~/data --download
     """
-    from .data.sets import SOURCES, fetch_missing, how_to_get, named_root, source_of, survey
+    from .data.sets import SOURCES, data_root, fetch_missing, how_to_get, named_root, source_of, survey
 
     chosen = [source_of(name).name for name in names or SOURCES]  # a wrong name is said before anything is fetched
     if download:
@@ -135,7 +135,7 @@ def data(
         typer.echo(f"\nTo get one: treevae data NAME{named} --download. For CelebA that says how to get it by hand.")
     if download and (wrong := [one.source for one in found if one.size is None]):
         for source in wrong:
-            typer.secho(f"{source.name} cannot be read: {how_to_get(source, below or Path())}", fg="red", err=True)
+            typer.secho(f"{source.name} cannot be read: {how_to_get(source, data_root(root))}", fg="red", err=True)
         raise typer.Exit(1)
 
 

@@ -204,7 +204,7 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
             write_whole(out / SETTINGS, json.dumps(settings, indent=2) + "\n")
         typer.echo(f"Read {count(len(table.X), 'sample')} of shape {times(table.X.shape[1:])} from {where}.")
         if model.network == "resnet" and device_of(model.device).type == "cpu":
-            typer.echo("Note: resnet is meant for a GPU; on a CPU an epoch of many photographs can take half an hour.")
+            typer.echo("Note: resnet is meant for a GPU; on a CPU it is slow. Try it with a few photographs first.")
         _fit_and_write(model, table, known, out, folder)
 
 
