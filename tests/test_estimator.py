@@ -369,7 +369,7 @@ def test_a_hierarchy_of_eight_groups_is_recovered(seed):
 @pytest.mark.parametrize(
     ("parameters", "X", "message"),
     [
-        ({"n_leaves": 33}, VECTORS, r"n_leaves=33 does not fit.*max_depth=5 at most 32"),
+        ({"n_leaves": 65}, VECTORS, r"n_leaves=65 does not fit.*max_depth=6 at most 64"),
         ({"n_leaves": 1}, VECTORS, "n_leaves=1 does not fit"),
         ({"n_leaves": 2.5}, VECTORS, r"n_leaves=2.5 must be a whole number of at least 1"),
         ({"epochs": 0}, VECTORS, "epochs=0 must be a whole number"),
@@ -380,7 +380,7 @@ def test_a_hierarchy_of_eight_groups_is_recovered(seed):
         ({"network": "resnet"}, VECTORS, "network='resnet' needs images"),
         ({"leaf_rule": "size"}, VECTORS, "leaf_rule='size'; allowed are"),
         ({"device": "abacus"}, VECTORS, "device='abacus' cannot be used"),
-        ({"latent_dim": (3, 3)}, VECTORS, r"latent_dim=\(3, 3\) has 2 sizes; give one number, or 6"),
+        ({"latent_dim": (3, 3)}, VECTORS, r"latent_dim=\(3, 3\) has 2 sizes; give one number, or 7"),
         ({"tree": "((1,2),3)"}, VECTORS, r"must be a treevae.Tree"),
         ({"tree": Tree().split(0).split(1), "max_depth": 1}, VECTORS, "tree has height 2, but max_depth=1"),
         ({"likelihood": "bernoulli"}, VECTORS, r"needs values in \[0, 1\], but X ranges from"),
@@ -500,7 +500,7 @@ def test_a_users_own_augmentation(X, shape, weight):
     epochs = [event for event in model.history_ if event["event"] == "EpochEnded"]
     assert all((event["contrast_routers"] is not None) == (weight > 0) for event in epochs)
     assert (model.plan_.final is None) == (weight > 0)
-    assert len(model.module_.bottom_up.projections) == (6 if weight else 0)
+    assert len(model.module_.bottom_up.projections) == (7 if weight else 0)
 
 
 @pytest.mark.parametrize("name", ["cifar", "celeba", "omniglot"])
@@ -515,7 +515,7 @@ def test_grey_drawings_may_be_moved():
 
 @pytest.mark.parametrize(
     ("loss", "n_projections"),
-    [("both", 6), ("bottom_up", 6), ("encoder", 1), ("routers", 0), ("transposed", 0), ("jensen_shannon", 0)],
+    [("both", 7), ("bottom_up", 7), ("encoder", 1), ("routers", 0), ("transposed", 0), ("jensen_shannon", 0)],
 )
 def test_every_contrastive_loss_tells_its_parts_in_the_history(loss, n_projections):
     model = TreeVAE(**SMALL | {"epochs": 1}, augment=shaken, contrastive_weight=2.0, contrastive_loss=loss).fit(VECTORS)
@@ -722,7 +722,7 @@ def test_contrastive_steps_are_counted_by_samples_and_the_shortest_stage_when_no
     settings = SMALL | {"batch_size": 4, "layer_defaults": "tensorflow", "contrastive_weight": 1.0}
     with warnings.catch_warnings():  # two of 60 samples in a step: 60 steps, where rows would make it 30
         warnings.simplefilter("error")
-        model = TreeVAE(**settings | {"n_leaves": 2}, augment=shaken).fit(VECTORS)
+        model = TreeVAE(**settings | {"n_leaves": 2, "max_depth": 1}, augment=shaken).fit(VECTORS)
     model.history_.append({"event": "LeafChosen", "leaf": 1, "samples": 40})
     with pytest.warns(ConvergenceWarning, match="a stage had 40 steps"):
         model._warn_of_norms_left_behind()

@@ -36,7 +36,7 @@ def fit(
         Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies; by default what $TREEVAE_DATA says.")
     ] = None,
     n_leaves: Annotated[int, typer.Option(help="Clusters to grow to; small ones are pruned at the end.")] = 10,
-    max_depth: Annotated[int, typer.Option(help="Edges from the root to the deepest leaf allowed.")] = 5,
+    max_depth: Annotated[int, typer.Option(help="Edges from the root to the deepest leaf allowed.")] = 6,
     latent_dim: Annotated[int, typer.Option(help="Size of the embedding at every node.")] = 8,
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layers.")] = 128,
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",

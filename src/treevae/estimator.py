@@ -54,9 +54,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     n_leaves : int, default=10
         Clusters to grow to. The tree may end with fewer: when nothing is left to split, or when leaves that win less
         than 1 % of the samples are pruned; or, since only leaves that win more count towards it, with a few more.
-    max_depth : int, default=5
-        Edges from the root to the deepest leaf allowed, so at most ``2 ** max_depth`` leaves; less than 100. The
-        paper's "depth 6" counts levels and is ``max_depth=5``.
+    max_depth : int, default=6
+        Edges from the root to the deepest leaf allowed, so at most ``2 ** max_depth`` leaves; less than 100. What is
+        still mixed in a leaf this deep cannot be split. The paper's "depth 6" counts levels and is ``max_depth=5``.
     latent_dim : int or sequence of int, default=8
         Size of the embedding at every node, or one size for each of the ``max_depth + 1`` levels, root first. The
         paper uses 8 for small grey images, 4 for text, 64 for colour images.
@@ -160,7 +160,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         self,
         n_leaves: int = 10,
         *,
-        max_depth: int = 5,
+        max_depth: int = 6,
         latent_dim: int | Sequence[int] = 8,
         hidden_dim: int | Sequence[int] = 128,
         transformation_layers: int = 1,

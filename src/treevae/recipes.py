@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 SMALL = {  # grey images of 28 x 28
-    "max_depth": 5,
+    "max_depth": 5,  # the estimator's default is one more
     "latent_dim": 8,
     "hidden_dim": 128,
     "n_init": 1,  # the paper has one candidate; the estimator's default is more
