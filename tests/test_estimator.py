@@ -479,6 +479,36 @@ def test_an_interrupt_keeps_the_tree_grown_so_far(monkeypatch):
     assert model.predict(VECTORS).shape == (60,)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        MemoryError(),
+    ],
+    ids=["gpu", "cpu", "python"],
+)
+def test_without_enough_memory_one_is_told_what_takes_less(monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("treevae.fitting.Fitting.run", fail)
+    with pytest.raises(MemoryError, match=r"has 5 samples .* of 16 trees .*n_init=16, seeds: 1.*take less") as caught:
+        TreeVAE(batch_size=5).fit(VECTORS)
+    assert caught.value.__cause__ is error
+    with pytest.raises(MemoryError, match=r"of 6 trees .*n_init=3, seeds: 2"):
+        TreeVAE(n_init=3).fit_seeds(VECTORS, [0, 1])
+
+
+def test_other_errors_of_torch_are_left_as_they_are(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr("treevae.fitting.Fitting.run", fail)
+    with pytest.raises(RuntimeError, match=r"^no kernel$"):
+        TreeVAE().fit(VECTORS)
+
+
 # -- augmented and contrastive --------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:  # whoever read the output has seen enough
             raise
-        except (ValueError, OSError, FloatingPointError) as error:
+        except (ValueError, OSError, FloatingPointError, MemoryError) as error:
             typer.secho("Error: " + " ".join(str(error).split()), fg="red", err=True)
             raise typer.Exit(1) from error
 

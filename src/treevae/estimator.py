@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .data.arrays import InputForm, read
 from .data.augment import AUGMENTATIONS
 from .data.units import Units
-from .fitting import Fitting
+from .fitting import Fitting, out_of_memory
 from .model.evidence import BOUNDS, evidence
 from .model.module import TreeVAEModule
 from .model.networks import Architecture
@@ -259,6 +259,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             The folder holds states, but none that can be read, or one that does not hold together.
         treevae.training.loop.DivergedError
             The loss is no longer finite. The message says where, and what to look at.
+        MemoryError
+            The device has not enough of it. The message says what takes less.
         """
         self._fit([self], [self.random_state], X, checkpoint, save_every)
         return self
@@ -324,6 +326,13 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             if len(models) == 1:  # leaves a whole model behind
                 keep()
             raise
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            raise MemoryError(
+                f"out of memory: a step has {plan.batch_size} samples (batch_size) in each of "
+                f"{len(models) * plan.n_init} trees (n_init={plan.n_init}, seeds: {len(models)}); fewer take less"
+            ) from error
         keep()
         for model in models:
             model._warn_of_fewer_leaves()

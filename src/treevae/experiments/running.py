@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -16,8 +15,6 @@ from .cells import SAID, Cell, Job, of_other_data, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
 from .tables import Score, Table
-
-OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)  # torch on a GPU, torch on a CPU
 
 
 @dataclass(frozen=True)
@@ -160,8 +157,10 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | 
 
 def why_of(error: BaseException) -> str:
     """What went wrong, in one line; of errors that are not ours with their kind, and how to take less memory."""
+    from ..fitting import out_of_memory
+
     said = " ".join(str(error).split())
-    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(said):
+    if out_of_memory(error):
         return f"out of memory; fit fewer seeds in one go, with --side-by-side 1 or so ({said or type(error).__name__})"
     ours = isinstance(error, ValueError | OSError | FloatingPointError)
     return said if ours else f"{type(error).__name__}: {said}"
