@@ -38,7 +38,7 @@ def main() -> None:
     leaves: dict[int, list[int]] = {n_init: [] for n_init in COUNTS}
     for seed in range(given.rounds):
         for n_init in COUNTS:
-            settings = {"network": "mlp", "epochs": given.epochs, "device": given.device}
+            settings = {"max_depth": 5, "network": "mlp", "epochs": given.epochs, "device": given.device}
             started = time.perf_counter()
             model = TreeVAE(10, n_init=n_init, random_state=seed, **settings).fit(X)
             seconds[n_init].append(time.perf_counter() - started)

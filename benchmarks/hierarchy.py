@@ -20,7 +20,7 @@ from treevae.data.synthetic import hierarchy
 from treevae.metrics import accuracy
 from treevae.training.plan import Plan
 
-SETTINGS: dict[str, Any] = {"n_leaves": 8, "hidden_dim": 32, "batch_size": 64, "epochs": 10}
+SETTINGS: dict[str, Any] = {"n_leaves": 8, "max_depth": 5, "hidden_dim": 32, "batch_size": 64, "epochs": 10}
 
 
 class ByRule(TreeVAE):

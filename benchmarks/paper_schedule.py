@@ -55,7 +55,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     data = np.load(given.data)
-    model = TreeVAE(given.n_leaves, epochs=given.epochs, n_init=given.n_init, verbose=True)
+    asked = {"n_leaves": given.n_leaves, "epochs": given.epochs, "n_init": given.n_init}
+    model = TreeVAE.recipe("mnist", **asked, verbose=True)
     seeds = range(given.first_seed, given.first_seed + given.seeds)
     spent = given.checkpoint / "seconds.json" if given.checkpoint else None
     before = json.loads(spent.read_text()) if spent is not None and spent.exists() else []

@@ -42,7 +42,7 @@ def main() -> None:
     for name, switch in (("tf32", tf32), ("float32", single_precision)):
         engine.fast_products = switch
         start = time.perf_counter()
-        models = TreeVAE(n_init=1, epochs=given.epochs).fit_seeds(data["x_train"], range(given.seeds))
+        models = TreeVAE.recipe("mnist", epochs=given.epochs).fit_seeds(data["x_train"], range(given.seeds))
         seconds = time.perf_counter() - start
         found = [scores(model, data["x_test"], data["y_test"]) for model in models]
         values = [one["elbo"] for one in found]

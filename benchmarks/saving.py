@@ -47,7 +47,8 @@ def main() -> None:
         spent.clear()
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            model = TreeVAE(4, n_init=1, epochs=given.epochs, device=given.device, random_state=0)
+            settings = {"max_depth": 5, "n_init": 1, "epochs": given.epochs, "device": given.device}
+            model = TreeVAE(4, **settings, random_state=0)
             model.fit(images, checkpoint=folder, save_every=save_every)
             seconds = time.perf_counter() - start
         row = {"save_every": save_every, "seconds": seconds, "saves": len(spent), "saving": sum(spent)}

@@ -85,6 +85,14 @@ def shown(values: list[float], digits: int) -> str:
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 
+def of_the_paper(name: str, score: str) -> str:
+    table = table_of("clustering")
+    (row,) = [row for row in table.rows if (row.data, row.method) == (name, "treevae")]
+    figure = row.entries[table.columns.index(score)].paper
+    assert figure is not None
+    return f"{figure.mean:.1f} ± {figure.sd:.1f}"
+
+
 @pytest.mark.parametrize(
     ("label", "name"),
     [
@@ -98,9 +106,10 @@ def shown(values: list[float], digits: int) -> str:
 def test_the_second_table_of_the_readme_is_the_recorded_runs(label, name):
     runs = recorded(name)
     (row,) = [line for line in README.splitlines() if re.match(rf"\| {label}\b", line)]
-    seeds, acc, _, nmi, _ = (cell.strip() for cell in row.strip("|").split("|")[1:])
-    scores = [shown([run["scores_percent"][score] for run in runs], 1) for score in ("ACC", "NMI")]
-    assert [seeds, acc, nmi] == [str(len(runs)), *scores]
+    expected = [str(len(runs))]
+    for score in ("ACC", "NMI"):
+        expected += [shown([run["scores_percent"][score] for run in runs], 1), of_the_paper(name, score)]
+    assert [cell.strip() for cell in row.strip("|").split("|")[1:]] == expected
 
 
 @pytest.mark.parametrize(
@@ -119,7 +128,8 @@ def test_the_second_table_of_the_readme_is_the_recorded_runs(label, name):
 )
 def test_the_table_of_results_is_the_recorded_runs(label, name, settings):
     runs = recorded(name, **settings)
-    assert all({"command", "device", "versions"} <= set(run) for run in runs)
+    fields = {"command", "device", "versions", "tree"} | ({"parameters", "stages"} if name != "mnist" else set())
+    assert all(fields <= set(run) for run in runs)
     page = (ROOT / "docs" / "results.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {label} |")]
     _, seeds, *figures = (cell.strip().replace("*", "") for cell in row.strip("|").split("|"))
@@ -128,6 +138,8 @@ def test_the_table_of_results_is_the_recorded_runs(label, name, settings):
     scores = ["", ""]  # where leaves are not to be the classes
     if name not in ("omniglot", "celeba") and not settings:
         scores = [shown([run["scores_percent"][score] for run in runs], 1) for score in ("ACC", "NMI")]
+        papers = [re.search(r"; ([^)]*)\)", figure).group(1) for figure in figures[2:]]
+        assert papers == [of_the_paper(name, score) for score in ("ACC", "NMI")]
     assert [seeds, *(figure.split(" (")[0] for figure in figures)] == [str(len(runs)), elbo, rl.split(" ")[0], *scores]
 
 
@@ -137,14 +149,44 @@ def test_the_written_tables_are_what_paper_show_would_write(page):
     assert page.read_text() == render(table, lines(table, Store(ROOT / "results"), 1.0), 1.0)
 
 
-def test_the_tables_of_the_spread_are_the_recorded_ones(monkeypatch):
+@pytest.fixture
+def spread(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    table = importlib.import_module("spread_table")
-    page = (ROOT / "docs" / "results.md").read_text()
-    rows = [table.settings_row(line) for line in table.lines()]
-    rows += [table.rules_row(line) for line in table.lines() if line["compared"]]
-    assert len(rows) > len(table.LABELS)
-    assert [row for row in rows if row not in page] == []
+    return importlib.import_module("spread_table")
+
+
+def test_the_tables_of_the_spread_are_the_recorded_ones(spread):
+    _, page = (ROOT / "docs" / "results.md").read_text().split("## The spread over seeds")
+    rows = [spread.settings_row(line) for line in spread.lines()]
+    rows += [spread.rules_row(line) for line in spread.lines() if line["compared"]]
+    assert [
+        row for row in page.splitlines() if row.startswith("| ") and not row.startswith(("| data", "| ---"))
+    ] == rows
+
+
+def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
+    page = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    told = [gain for _, score, gain in spread.gains() if score == "ACC"]
+    told += [gain for about, score, gain in spread.gains() if score == "DP" and "7 levels" not in about]
+    assert len(told) == 10
+    assert [gain for gain in told if gain not in page] == []
+
+
+def test_the_readmes_figures_of_candidates_are_the_recorded_ones(spread):
+    found = {(line["data"], line["epochs"], line["setting"]): line["runs"] for line in spread.lines()}
+    sixteen, text = "16 candidates, loss_if_sure", " ".join(README.split())
+    whole = found["mnist", 150, f"{sixteen}, 7 levels"]
+    acc, nmi, elbo = (shown([run[score] for run in whole], 1) for score in ("ACC", "NMI", "ELBO"))
+    each = ", ".join(f"{run['ACC']:.1f}" for run in whole)
+    assert f"gives ACC {acc}** with four seeds ({each}; NMI {nmi}, ELBO {elbo})" in text
+    for key in (
+        ("mnist", 38, f"{sixteen}, 7 levels"),
+        ("mnist", 38, sixteen),
+        ("mnist", 38, "paper"),
+        ("fashion", 38, sixteen),
+        ("fashion", 38, "paper"),
+    ):
+        assert shown([run["ACC"] for run in found[key]], 1) in text
 
 
 def test_wards_figures_are_the_papers_where_the_page_says_so():
@@ -216,7 +258,8 @@ def test_every_command_and_option_is_documented(name):
 
 def test_the_plan_of_the_readme_is_the_default():
     defaults = {name: about.default for name, about in inspect.signature(TreeVAE).parameters.items()}
-    assert (defaults["epochs"], defaults["n_init"]) == (150, 16)
+    assert (defaults["epochs"], defaults["n_init"], defaults["max_depth"]) == (150, 16, 6)
+    assert "With the defaults, sixteen candidates for every split and one level more" in " ".join(README.split())
     assert "150, the default, is the paper's schedule" in README
     assert "of every split sixteen candidates are trained" in " ".join(README.split())
 
