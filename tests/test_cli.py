@@ -207,12 +207,21 @@ def test_fit_refuses_before_it_trains(data: Path, tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "run").exists()
 
 
+def test_errors_of_a_fit_name_options_and_not_parameters(tmp_path):
+    np.save(tmp_path / "x.npy", np.full((20, 4, 4), 16.0))
+    said = error_of("fit", tmp_path / "x.npy", "-o", tmp_path / "run")
+    assert said.endswith("or set --likelihood gaussian to model other ranges")
+    said = error_of("fit", tmp_path / "x.npy", "-o", tmp_path / "run", "--n-leaves", 70)
+    assert said.startswith("Error: --n-leaves 70 does not fit")
+    assert said.endswith("with --max-depth 6 at most 64; raise --max-depth for more")
+
+
 def test_fit_reports_wrong_parameters_and_divergence_in_a_line(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for option in ("network", "device"):
         said = treevae("fit", data / "x.npy", "-o", tmp_path, f"--{option}", "abacus", code=1)
-        assert f"Error: {option}='abacus'" in said
+        assert f"Error: --{option} abacus" in said
         assert "Traceback" not in said
 
     def diverge(_: Any) -> Iterator[Any]:
@@ -297,7 +306,7 @@ def test_resume_keeps_the_device_of_the_run(data: Path, tmp_path: Path, monkeypa
     settings = json.loads((tmp_path / "run.json").read_text())
     settings["options"]["device"] = "abacus"
     (tmp_path / "run.json").write_text(json.dumps(settings))
-    assert "device='abacus'" in error_of("fit", "--resume", tmp_path)
+    assert "--device abacus" in error_of("fit", "--resume", tmp_path)
     assert "Grew" in treevae("fit", "--resume", tmp_path, "--device", "cpu")
 
 

@@ -32,7 +32,11 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     text = treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
     assert len(re.findall(r"\d   \(0\.0 ± 0\.0\)", text)) == 2
     assert text.count("not run") == 2
-    assert "not run" in treevae("paper", "show", "tiny", "--results", tmp_path).split("TreeVAE")[1].splitlines()[0]
+    said = treevae("paper", "show", "tiny", "--results", tmp_path)
+    assert "not run" in said.split("TreeVAE")[1].splitlines()[0]
+    hint = "Nothing is recorded at scale 1, but at others: treevae paper show tiny"
+    assert f"{hint} --scale {SCALE} --results {tmp_path}" in said
+    assert "Nothing is recorded" not in text
 
 
 def test_show_names_what_was_begun_and_is_not_finished(tmp_path, tiny):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,16 @@ SETS_HELP = "mnist, fashion, news20, omniglot, omniglot5, cifar10, cifar100, cel
 DataPath = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 
 
+def as_options(text: str, command: Any) -> str:
+    """A message with parameters as Python has them, n_leaves=3, as the options of a command: --n-leaves 3."""
+    for option in command.params:
+        if (flag := option.opts[0]).startswith("--"):
+            text = re.sub(rf"\b{option.name}=(?:'([^']*)'|([\w+-]+(?:\.\d+)?))", rf"{flag} \1\2", text)
+            if "_" in option.name:  # no word of the language
+                text = re.sub(rf"\b{option.name}\b(?!=)", flag, text)
+    return text
+
+
 class Commands(TyperGroup):
     """The commands; a mistake of the user ends in one red line and exit code 1."""
 
@@ -36,7 +47,9 @@ class Commands(TyperGroup):
         except BrokenPipeError:  # whoever read the output has seen enough
             raise
         except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-            typer.secho("Error: " + " ".join(str(error).split()), fg="red", err=True)
+            said = " ".join(str(error).split())
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            typer.secho(f"Error: {said if command is None else as_options(said, command)}", fg="red", err=True)
             raise typer.Exit(1) from error
 
 

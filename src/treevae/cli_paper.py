@@ -234,6 +234,10 @@ def show_table(
     write_whole(in_markdown, as_markdown(chosen, found, scale))
     write_whole(in_latex, as_latex(chosen, found, scale))
     typer.echo(f"\nWrote {in_markdown}, {in_latex}")
+    others = [other for other in Store(results).scales({row.data for row in chosen.rows}) if other != scale]
+    if others and not any(figure.seeds for line in found for figure in line.figures):
+        shows = " or ".join(f"treevae paper show {table}{_options(results, other)}" for other in others)
+        typer.echo(f"Nothing is recorded at scale {scale:g}, but at others: {shows}")
     _tell_begun(chosen, Store(results), scale)
 
 

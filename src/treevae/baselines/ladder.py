@@ -96,7 +96,7 @@ class LadderVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     Parameters
     ----------
     depth : int, default=5
-        Steps between the latents, as TreeVAE's ``max_depth``: 5 means six latents.
+        Steps between the latents, as TreeVAE's ``max_depth``: 5, the paper's, means six latents.
     latent_dim, hidden_dim, likelihood, network, layer_defaults, augment, batch_size, learning_rate, device, \
 random_state, verbose
         As :class:`~treevae.TreeVAE`'s.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -78,6 +79,12 @@ class Store:
         found = cell.seeds_in(self.folder, ".json")
         records = ((seed, self.read(replace(cell, seed=seed))) for seed in found)
         return {seed: record for seed, record in records if record is not None}
+
+    def scales(self, data: Collection[str]) -> list[float]:
+        """The scales at which there are records of any of these data sets, by the names of the files."""
+        form = re.compile(rf"(?:{'|'.join(map(re.escape, data))})-.*?(?:-x([\d.e+-]+))?-seed\d+-[0-9a-f]+\.json")
+        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        return sorted({float(match[1] or 1) for match in map(form.fullmatch, names) if match})
 
     def of_same_figures(self, job: Job) -> list[dict[str, Any]]:
         """What the records that those of a job will be averaged with, of its cells with any seed, say of their data."""
