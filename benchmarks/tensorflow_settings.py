@@ -7,24 +7,31 @@ samples. Each is a line of the file of results. TensorFlow's Adam took the autho
 rate, so their runs had no weight decay: --weight-decay 0. With --whole-error the reconstruction of a Gaussian is the
 squared error itself, as in the authors' code, where -log p(x) at sigma = 1 has half of it: every other term weighs half
 as much. With --mean-contrast the contrastive loss of the first tree is the mean of its two parts, as in their
-TensorFlow code, instead of their sum; a subtree's has one part.
+TensorFlow code, instead of their sum; a subtree's has one part. With --their-views pictures are changed as TensorFlow
+does it: crops are read bilinearly, from corner to corner, and cut to the picture where they do not fit; contrast is
+about the mean of each colour; saturation is that of HSV; and only brightness and the end are kept within [0, 1].
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
+import torch.nn.functional as F
 from plans import with_weight_decay
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from treevae import TreeVAE
 from treevae.data import load
+from treevae.data.augment import AUGMENTATIONS, PhotoAugmentation, PhotoDraw, brighten, grey, turn_hue, uniform
 from treevae.experiments.records import elbo_terms, name_of, scores, source, versions
 from treevae.metrics import contingency
 from treevae.model import contrastive
@@ -46,6 +53,33 @@ def mean_contrast(variant: str, projections: Sequence[Tensor] | None, *rest: Any
     """Both parts of a contrastive loss, halved where there are two."""
     found = contrast(variant, projections, *rest)
     return found if projections is None else found / 2
+
+
+class TheirViews(PhotoAugmentation):
+    """Views of photographs as the authors' TensorFlow code draws and makes them."""
+
+    def _crop(self, x: Tensor) -> Tensor:
+        """As ours, but a crop that does not fit is cut to the picture, not drawn again."""
+        n, low, high = len(x), *map(math.log, self.ratio)
+        log_ratio = uniform(x, low, high, n)
+        sides = torch.stack((log_ratio, -log_ratio)).exp_().mul_(uniform(x, *self.scale, n)).sqrt_().clamp_(max=1.0)
+        across, down = (1 - sides) * uniform(x, -1, 1, 2, n)
+        mirrored, zero = torch.copysign(sides[0], uniform(x, -1, 1, n)), torch.zeros_like(across)
+        return torch.stack((mirrored, zero, across, zero, sides[1], down), -1).view(n, 2, 3)
+
+    def apply(self, x: Tensor, draw: PhotoDraw) -> Tensor:
+        """The views that a draw describes."""
+        grid = F.affine_grid(draw.theta, list(x.shape), align_corners=True)
+        x = brighten(F.grid_sample(x, grid, align_corners=True), draw.brightness)
+        x = torch.lerp(x.mean((2, 3), keepdim=True), x, draw.contrast)
+        largest, smallest = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
+        most = largest / (largest - smallest).clamp(min=1e-6)  # where the saturation is whole
+        x = largest - (largest - x) * torch.minimum(draw.saturation, most)
+        if draw.hue is not None:
+            x = turn_hue(x, draw.hue)
+        if draw.grey is not None:
+            x = torch.where(draw.grey, grey(x), x)
+        return x.clamp_(0.0, 1.0)
 
 
 class Decayed(TreeVAE):
@@ -70,6 +104,7 @@ def main() -> None:
     parser.add_argument("--weight-decay", type=float, default=Stage.weight_decay, help="the paper's own runs had none")
     parser.add_argument("--whole-error", action="store_true", help="the authors' scale of the squared error")
     parser.add_argument("--mean-contrast", action="store_true", help="of the first tree's contrastive loss")
+    parser.add_argument("--their-views", action="store_true", help="photographs changed as TensorFlow does it")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tensorflow_settings.jsonl")
     given = parser.parse_args()
     LAYER_DEFAULTS["tensorflow"] = LayerDefaults(given.epsilon, given.momentum, given.glorot)  # in its place
@@ -77,6 +112,9 @@ def main() -> None:
         LIKELIHOODS["gaussian"] = WholeError()
     if given.mean_contrast:
         contrastive.contrast = mean_contrast  # type: ignore[assignment]
+    for name, augmentation in AUGMENTATIONS.items():
+        if given.their_views and isinstance(augmentation, PhotoAugmentation):
+            AUGMENTATIONS[name] = TheirViews(**asdict(augmentation))
     warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     data = load(given.data, given.root)
     assert data.y_test is not None
