@@ -20,7 +20,7 @@ from treevae.data.synthetic import hierarchy
 from treevae.metrics import accuracy
 from treevae.training.plan import Plan
 
-SETTINGS: dict[str, Any] = {"n_leaves": 8, "max_depth": 5, "hidden_dim": 32, "batch_size": 64, "epochs": 10}
+SETTINGS: dict[str, Any] = {"n_leaves": 8, "max_depth": 6, "hidden_dim": 32, "batch_size": 64, "epochs": 10}
 
 
 class ByRule(TreeVAE):
@@ -38,7 +38,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "hierarchy.json")
     out: Path = parser.parse_args().out
     rows = []
-    for n_init, ByRule.rule in ((1, Plan.candidate_rule), (5, Plan.candidate_rule), (5, "confidence")):
+    default = Plan.candidate_rule
+    for n_init, ByRule.rule in ((1, default), (5, default), (16, default), (5, "confidence"), (16, "confidence")):
         for seed in range(5):
             X, y = hierarchy(1600, seed=seed)
             start = time.perf_counter()

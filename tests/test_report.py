@@ -226,7 +226,7 @@ def test_report_says_what_is_missing(flowers: Path, tmp_path: Path) -> None:
     assert "are not at /gone.csv any more; name them with --data" in treevae("report", run, code=1)
     (run / "run.json").write_text("{")
     assert "run.json cannot be read" in treevae("report", run, code=1)
-    assert "map_method='tsne'" in treevae("report", flowers / "run", "--map", "tsne", code=1)
+    assert "--map tsne" in treevae("report", flowers / "run", "--map", "tsne", code=1)
 
 
 def test_labels_are_a_column_or_an_array(tmp_path: Path) -> None:

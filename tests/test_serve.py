@@ -932,7 +932,7 @@ def test_the_command_says_what_is_missing(run, tmp_path_factory):
 
     empty = tmp_path_factory.mktemp("empty")
     assert "there is no run in" in said(str(empty), "--watch")
-    assert "map_method='tsne'" in said(str(run), "--watch", "--map", "tsne")
+    assert "--map tsne" in said(str(run), "--watch", "--map", "tsne")
     assert "has no model.safetensors" in said(str(empty))
     (empty / "state-a.safetensors").write_bytes(b"")
     assert f"see it grow with: treevae explore {empty} --watch" in said(str(empty))

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .data.arrays import InputForm, read
 from .data.augment import AUGMENTATIONS
 from .data.units import Units
-from .fitting import Fitting, out_of_memory
+from .fitting import Fitting
 from .model.evidence import BOUNDS, evidence
 from .model.module import TreeVAEModule
 from .model.networks import Architecture
@@ -31,6 +31,7 @@ from .saving import Fitted, plain, restored_fit, restored_parameters, write
 from .training import checkpoint as files
 from .training.events import LeafChosen
 from .training.growing import Grove
+from .training.loop import out_of_memory
 from .training.plan import Plan
 from .training.runfolder import RunFolder, fingerprint
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import threading
 import time
@@ -23,19 +22,11 @@ from .training.runfolder import Every, RunFolder, State, check_same
 
 log = logging.getLogger("treevae")
 SHARE = 0.01  # of the time that writing states may take
-OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)  # torch on a GPU, torch on a CPU
 
 
 def run_folder(path: str | os.PathLike[str], save_every: float) -> RunFolder:
     """A folder for the state of a fit."""
     return RunFolder(path, Every(save_every, SHARE))
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether this is what went wrong."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and bool(OUT_OF_MEMORY.search(str(error)))
-    )
 
 
 class Fitting:

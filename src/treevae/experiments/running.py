@@ -157,7 +157,7 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | 
 
 def why_of(error: BaseException) -> str:
     """What went wrong, in one line; of errors that are not ours with their kind, and how to take less memory."""
-    from ..fitting import out_of_memory
+    from ..training.loop import out_of_memory
 
     said = " ".join(str(error).split())
     if out_of_memory(error):

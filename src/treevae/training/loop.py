@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,11 +18,19 @@ from .plan import Stage
 from .samples import Ahead, Samples
 
 ORDER, EVALUATION = -1, -2  # what a seed is mixed with for other things than a step's noise
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)  # torch on a GPU, torch on a CPU
 PAUSE = 0.1  # seconds between pauses of the loop, in which its state may be saved
 
 
 class DivergedError(FloatingPointError):
     """A term of the loss stopped being finite."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether this is what went wrong."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and bool(OUT_OF_MEMORY.search(str(error)))
+    )
 
 
 @dataclass(frozen=True)
