@@ -189,3 +189,18 @@ def test_an_unknown_name_is_refused_with_those_there_are(monkeypatch):
         wanted(TABLES["clustering"], 1, 1.0, None, ["deepect"])
     with pytest.raises(ValueError, match=r"seeds=0 must be at least 1"):
         wanted(TABLES["clustering"], 0, 1.0)
+
+
+def test_scales_are_told_from_the_names_of_records(tmp_path):
+    for about in (
+        "digits-agg",
+        "digits-treevae-n_leaves=20-x0.1",
+        "digits-vae-x1e-05",
+        "mnist-agg-x0.5",
+        "digits-agg-x..",
+    ):
+        (tmp_path / f"{about}-seed0-0123abcd.json").touch()
+    (tmp_path / "digits-10-seed0.png").touch()
+    assert Store(tmp_path).scales({"digits"}) == [1e-05, 0.1, 1.0]
+    assert Store(tmp_path).scales({"mnist", "fashion"}) == [0.5]
+    assert Store(tmp_path / "none").scales({"digits"}) == []

@@ -82,7 +82,9 @@ class Store:
 
     def scales(self, data: Collection[str]) -> list[float]:
         """The scales at which there are records of any of these data sets, by the names of the files."""
-        form = re.compile(rf"(?:{'|'.join(map(re.escape, data))})-.*?(?:-x([\d.e+-]+))?-seed\d+-[0-9a-f]+\.json")
+        form = re.compile(
+            rf"(?:{'|'.join(map(re.escape, data))})-.*?(?:-x(\d+(?:\.\d+)?(?:e[+-]\d+)?))?-seed\d+-[0-9a-f]+\.json"
+        )
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         return sorted({float(match[1] or 1) for match in map(form.fullmatch, names) if match})
 

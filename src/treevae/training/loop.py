@@ -28,9 +28,7 @@ class DivergedError(FloatingPointError):
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether this is what went wrong."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and bool(OUT_OF_MEMORY.search(str(error)))
-    )
+    return isinstance(error, MemoryError) or bool(OUT_OF_MEMORY.search(str(error)))
 
 
 @dataclass(frozen=True)
