@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -30,8 +29,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from treevae import TreeVAE
-from treevae.data import load
-from treevae.data.augment import AUGMENTATIONS, PhotoAugmentation, PhotoDraw, brighten, grey, turn_hue, uniform
+from treevae.data import augment, load
+from treevae.data.augment import AUGMENTATIONS, PhotoAugmentation, PhotoDraw, brighten, grey, turn_hue
 from treevae.experiments.records import elbo_terms, name_of, scores, source, versions
 from treevae.metrics import contingency
 from treevae.model import contrastive
@@ -56,16 +55,7 @@ def mean_contrast(variant: str, projections: Sequence[Tensor] | None, *rest: Any
 
 
 class TheirViews(PhotoAugmentation):
-    """Views of photographs as the authors' TensorFlow code draws and makes them."""
-
-    def _crop(self, x: Tensor) -> Tensor:
-        """As ours, but a crop that does not fit is cut to the picture, not drawn again."""
-        n, low, high = len(x), *map(math.log, self.ratio)
-        log_ratio = uniform(x, low, high, n)
-        sides = torch.stack((log_ratio, -log_ratio)).exp_().mul_(uniform(x, *self.scale, n)).sqrt_().clamp_(max=1.0)
-        across, down = (1 - sides) * uniform(x, -1, 1, 2, n)
-        mirrored, zero = torch.copysign(sides[0], uniform(x, -1, 1, n)), torch.zeros_like(across)
-        return torch.stack((mirrored, zero, across, zero, sides[1], down), -1).view(n, 2, 3)
+    """Views of photographs as the authors' TensorFlow code makes them."""
 
     def apply(self, x: Tensor, draw: PhotoDraw) -> Tensor:
         """The views that a draw describes."""
@@ -112,9 +102,11 @@ def main() -> None:
         LIKELIHOODS["gaussian"] = WholeError()
     if given.mean_contrast:
         contrastive.contrast = mean_contrast  # type: ignore[assignment]
-    for name, augmentation in AUGMENTATIONS.items():
-        if given.their_views and isinstance(augmentation, PhotoAugmentation):
-            AUGMENTATIONS[name] = TheirViews(**asdict(augmentation))
+    if given.their_views:
+        augment.TRIES = 1  # a crop that does not fit is cut to the picture, not drawn again
+        for name, augmentation in AUGMENTATIONS.items():
+            if isinstance(augmentation, PhotoAugmentation):
+                AUGMENTATIONS[name] = TheirViews(**asdict(augmentation))
     warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     data = load(given.data, given.root)
     assert data.y_test is not None

@@ -353,10 +353,11 @@ def test_by_default_sixteen_candidates_compete_for_every_split():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"max_depth": 5, "n_init": 5}], ids=["defaults", "six levels, five"])
 @pytest.mark.parametrize("seed", range(2))  # the first of those of benchmarks/hierarchy.py
-def test_a_hierarchy_of_eight_groups_is_recovered(seed):
+def test_a_hierarchy_of_eight_groups_is_recovered(seed, settings):
     X, y = hierarchy(1600, seed=seed)
-    model = TreeVAE(n_leaves=8, hidden_dim=32, batch_size=64, epochs=10, random_state=seed).fit(X)
+    model = TreeVAE(n_leaves=8, hidden_dim=32, batch_size=64, epochs=10, random_state=seed, **settings).fit(X)
     assert accuracy(model.predict(X), y) >= 0.98
     assert accuracy(model.predict(X, n_groups=2), y // 4) >= 0.98
 
@@ -750,7 +751,7 @@ def test_contrastive_steps_are_counted_by_samples_and_the_shortest_stage_when_no
     settings = SMALL | {"batch_size": 4, "layer_defaults": "tensorflow", "contrastive_weight": 1.0}
     with warnings.catch_warnings():  # two of 60 samples in a step: 60 steps, where rows would make it 30
         warnings.simplefilter("error")
-        model = TreeVAE(**settings | {"n_leaves": 2, "max_depth": 1}, augment=shaken).fit(VECTORS)
+        model = TreeVAE(**settings | {"n_leaves": 2, "max_depth": 5}, augment=shaken).fit(VECTORS)
     model.history_.append({"event": "LeafChosen", "leaf": 1, "samples": 40})
     with pytest.warns(ConvergenceWarning, match="a stage had 40 steps"):
         model._warn_of_norms_left_behind()

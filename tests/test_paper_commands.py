@@ -37,6 +37,8 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     hint = "Nothing is recorded at scale 1, but at others: treevae paper show tiny"
     assert f"{hint} --scale {SCALE} --results {tmp_path}" in said
     assert "Nothing is recorded" not in text
+    said = treevae("paper", "run", "tiny", "--scale", 0, "--results", tmp_path, code=1)
+    assert said.startswith("Error: --scale 0.0 must be above 0")
 
 
 def test_show_names_what_was_begun_and_is_not_finished(tmp_path, tiny):

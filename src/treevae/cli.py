@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from .cli_fit import DATA_HELP, fit
 from .cli_paper import paper
 from .cli_run import MODEL, Drop, RunPath, check_parent, load_model, make_writable, model_file, unfinished, write_csv
 from .cli_score import score
 from .cli_view import explore, report
-from .cli_words import INTERRUPTED, count, drawing, sample_names, say_written, times
+from .cli_words import INTERRUPTED, Commands, count, drawing, sample_names, say_written, times
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,32 +23,6 @@ if TYPE_CHECKING:
 
 SETS_HELP = "mnist, fashion, news20, omniglot, omniglot5, cifar10, cifar100, celeba or digits; by default all."
 DataPath = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
-
-
-def as_options(text: str, command: Any) -> str:
-    """A message with parameters as Python has them, n_leaves=3, as the options of a command: --n-leaves 3."""
-    for option in command.params:
-        if (flag := option.opts[0]).startswith("--"):
-            text = re.sub(rf"\b{option.name}=(?:'([^']*)'|([\w+-]+(?:\.\d+)?))", rf"{flag} \1\2", text)
-            if "_" in option.name:  # no word of the language
-                text = re.sub(rf"\b{option.name}\b(?!=)", flag, text)
-    return text
-
-
-class Commands(TyperGroup):
-    """The commands; a mistake of the user ends in one red line and exit code 1."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """What the command returns."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:  # whoever read the output has seen enough
-            raise
-        except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-            said = " ".join(str(error).split())
-            command = self.commands.get(ctx.invoked_subcommand or "")
-            typer.secho(f"Error: {said if command is None else as_options(said, command)}", fg="red", err=True)
-            raise typer.Exit(1) from error
 
 
 app = typer.Typer(

@@ -10,7 +10,7 @@ import typer
 
 from .cli_figure import figure
 from .cli_run import make_writable
-from .cli_words import INTERRUPTED
+from .cli_words import INTERRUPTED, Commands
 
 if TYPE_CHECKING:
     from .experiments.running import Busy, Failed, Finished
@@ -21,6 +21,7 @@ SEEDS = 10  # of the paper
 FIGURES = ("DP", "LP", "ACC", "NMI")
 
 paper = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     help="Run the tables of the paper, show them beside its figures, and draw its pictures. Start with: treevae paper "
     "list",
@@ -224,9 +225,9 @@ def show_table(
     from .experiments.tables import table_of
     from .writing import write_whole
 
-    chosen = table_of(table)
+    chosen, store = table_of(table), Store(results)
     _check_there(results)
-    found = lines(chosen, Store(results), scale, skip_damaged=True)
+    found = lines(chosen, store, scale, skip_damaged=True)
     stem = table if scale == 1 else f"{table}-x{scale:g}"
     in_markdown = markdown or results / "tables" / f"{stem}.md"
     in_latex = latex or results / "tables" / f"{stem}.tex"
@@ -234,11 +235,11 @@ def show_table(
     write_whole(in_markdown, as_markdown(chosen, found, scale))
     write_whole(in_latex, as_latex(chosen, found, scale))
     typer.echo(f"\nWrote {in_markdown}, {in_latex}")
-    others = [other for other in Store(results).scales({row.data for row in chosen.rows}) if other != scale]
-    if others and not any(figure.seeds for line in found for figure in line.figures):
+    if not any(figure.seeds for line in found for figure in line.figures):
+        others = store.scales({row.data for row in chosen.rows})
         shows = " or ".join(f"treevae paper show {table}{_options(results, other)}" for other in others)
-        typer.echo(f"Nothing is recorded at scale {scale:g}, but at others: {shows}")
-    _tell_begun(chosen, Store(results), scale)
+        typer.echo(f"Nothing is recorded at scale {scale:g}" + (f", but at others: {shows}" if others else ""))
+    _tell_begun(chosen, store, scale)
 
 
 paper.command("figure")(figure)

@@ -1,12 +1,14 @@
-"""What the commands say: counts, shapes, the tree, names of samples, what was written."""
+"""What the commands say: counts, shapes, the tree, names of samples, what was written, what was wrong."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from .data.files import Table
@@ -49,3 +51,29 @@ def times(shape: Iterable[int]) -> str:
 def say_written(paths: Sequence[Path]) -> None:
     """Say which files were written."""
     typer.echo("Wrote " + ", ".join(map(str, paths)))
+
+
+def as_options(text: str, command: Any) -> str:
+    """A message with parameters as Python has them, n_leaves=3, as the options of a command: --n-leaves 3."""
+    for option in command.params:
+        if (flag := option.opts[0]).startswith("--"):
+            text = re.sub(rf"\b{option.name}=(?:'([^']*)'|([\w+-]+(?:\.\d+)?))", rf"{flag} \1\2", text)
+            if "_" in option.name:  # no word of the language
+                text = re.sub(rf"\b{option.name}\b(?!=)", flag, text)
+    return text
+
+
+class Commands(TyperGroup):
+    """A group of commands, in which a mistake of the user ends in one red line and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """What the command returns."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # whoever read the output has seen enough
+            raise
+        except (ValueError, OSError, FloatingPointError, MemoryError) as error:
+            said = " ".join(str(error).split())
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            typer.secho(f"Error: {said if command is None else as_options(said, command)}", fg="red", err=True)
+            raise typer.Exit(1) from error

@@ -27,7 +27,7 @@ class DivergedError(FloatingPointError):
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether this is what went wrong."""
+    """Whether an error says that there was not enough memory."""
     return isinstance(error, MemoryError) or bool(OUT_OF_MEMORY.search(str(error)))
 
 
