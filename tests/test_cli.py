@@ -214,6 +214,8 @@ def test_errors_of_a_fit_name_options_and_not_parameters(tmp_path):
     said = error_of("fit", tmp_path / "x.npy", "-o", tmp_path / "run", "--n-leaves", 70)
     assert said.startswith("Error: --n-leaves 70 does not fit")
     assert said.endswith("with --max-depth 6 at most 64; raise --max-depth for more")
+    for name in ("n_leaves=33.npy", "max_depth.csv", "a-n_leaves=3", "max_depth/x.npy"):
+        assert error_of("fit", name, "-o", tmp_path / "run") == f"Error: there is no file or folder {name}"
 
 
 def test_fit_reports_wrong_parameters_and_divergence_in_a_line(

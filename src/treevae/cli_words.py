@@ -54,12 +54,16 @@ def say_written(paths: Sequence[Path]) -> None:
 
 
 def as_options(text: str, command: Any) -> str:
-    """A message with parameters as Python has them, n_leaves=3, as the options of a command: --n-leaves 3."""
+    """A message with parameters as Python has them, n_leaves=3, as the options of a command: --n-leaves 3.
+
+    Names of files and records, which may have such words in them, stay as they are.
+    """
     for option in command.params:
         if (flag := option.opts[0]).startswith("--"):
-            text = re.sub(rf"\b{option.name}=(?:'([^']*)'|([\w+-]+(?:\.\d+)?))", rf"{flag} \1\2", text)
+            name = rf"(?<![\w/.-]){option.name}"
+            text = re.sub(rf"{name}=(?:'([^']*)'|([\w+-]+(?:\.\d+)?))(?!\w|[/.-]\w)", rf"{flag} \1\2", text)
             if "_" in option.name:  # no word of the language
-                text = re.sub(rf"\b{option.name}\b(?!=)", flag, text)
+                text = re.sub(rf"{name}(?![\w=-]|[/.]\w)", flag, text)
     return text
 
 
