@@ -1,0 +1,15 @@
+"""Samples of every kind, the parameters of a small fit and an augmentation, for the tests of the estimator."""
+
+import numpy as np
+import torch
+
+SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "n_init": 1, "random_state": 0}
+RNG = np.random.default_rng(0)
+GREY = RNG.random((60, 9, 11)).astype(np.float32)
+COLOUR = RNG.random((60, 8, 10, 3))
+VECTORS = RNG.normal(5, 30, (60, 4))
+
+
+def shaken(x: torch.Tensor) -> torch.Tensor:
+    """A little of each sample's mirror image, so that no value leaves its range."""
+    return torch.lerp(x, x.flip(-1), 0.1 * torch.rand(len(x), *[1] * (x.dim() - 1)))
