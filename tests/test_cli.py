@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from treevae import Tree, TreeVAE, cli_fit, fitting, load
+from treevae import Tree, TreeVAE, cli_fit, load
 from treevae import demo as demo_module
 from treevae.baselines.ward import Ward
 from treevae.cli import app
@@ -29,6 +29,7 @@ from treevae.model.likelihoods import LIKELIHOODS
 from treevae.model.networks import NETWORKS
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.training.events import TreeChanged
+from treevae.training.growing import Grove
 from treevae.training.loop import DivergedError
 from treevae.training.plan import LEAF_RULES
 from treevae.training.runfolder import RunFolder
@@ -229,15 +230,15 @@ def test_fit_reports_wrong_parameters_and_divergence_in_a_line(
     def diverge(_: Any) -> Iterator[Any]:
         raise DivergedError("training diverged in stage 'first tree'")
 
-    monkeypatch.setattr(fitting.Grove, "events", diverge)
+    monkeypatch.setattr(Grove, "events", diverge)
     assert "Error: training diverged" in treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=1)
 
 
 def interrupt_after(n_trees: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let training be interrupted once so many trees have been grown."""
-    events = fitting.Grove.events
+    events = Grove.events
 
-    def interrupted(grove: fitting.Grove) -> Iterator[Any]:
+    def interrupted(grove: Grove) -> Iterator[Any]:
         seen = 0
         for happened in events(grove):
             if seen == n_trees:
@@ -245,7 +246,7 @@ def interrupt_after(n_trees: int, monkeypatch: pytest.MonkeyPatch) -> None:
             seen += happened is not None and isinstance(happened[1], TreeChanged)
             yield happened
 
-    monkeypatch.setattr(fitting.Grove, "events", interrupted)
+    monkeypatch.setattr(Grove, "events", interrupted)
 
 
 def test_interrupted_fit_saves_the_tree_grown_so_far(

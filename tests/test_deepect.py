@@ -1,6 +1,10 @@
-"""DeepECT: its losses against plain loops, its tree against the rules, and groups that must be recovered."""
+"""DeepECT: its losses and steps against plain loops, its tree against the rules, and groups that must be recovered."""
 
+import copy
 import math
+import pickle
+from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,14 +18,19 @@ from treevae.baselines import embedded_tree
 from treevae.baselines.deepect import DeepECT
 from treevae.baselines.embedded_tree import (
     Autoencoder,
+    Clustering,
     Leaves,
-    Training,
     centre_loss,
     compression_loss,
+    nearest,
     squared_sums,
 )
+from treevae.fitting import Fitting
 from treevae.metrics import accuracy, dendrogram_purity
 from treevae.model.networks import Architecture
+from treevae.training.loop import Training
+from treevae.training.plan import Stage
+from treevae.training.runfolder import ChangedRunError
 from treevae.training.samples import Samples
 from treevae.tree import Tree
 
@@ -45,36 +54,37 @@ def fitted(request: pytest.FixtureRequest) -> tuple[DeepECT, np.ndarray, np.ndar
     return DeepECT(4, random_state=request.param, **TINY).fit(X), X, y
 
 
-def grown(*splits: int, dtype: torch.dtype = torch.float64) -> Leaves:
-    """Leaves with random centres and weights, made by splitting the leaves of these places."""
+def grown(*splits: int, dtype: torch.dtype = torch.float64, room: int = 5) -> Leaves:
+    """Leaves with random centres and weights, made by splitting the leaves of these places in the tree's order."""
     torch.manual_seed(0)
-    leaves = Leaves(torch.randn(3, dtype=dtype))
-    for place in splits:
-        leaves.split(place, torch.randn(3, dtype=dtype), torch.randn(3, dtype=dtype))
-    leaves.weights = torch.rand(len(leaves.weights), dtype=dtype) + 0.5
+    leaves = Leaves(room, 3).to(dtype)
+    for k in splits:
+        leaves.split(leaves.tree.leaves[k], torch.randn(3, dtype=dtype), torch.randn(3, dtype=dtype))
+    leaves.weights.copy_(torch.rand(room, dtype=dtype) + 0.5)
     return leaves
 
 
-def loop_centre(z: Tensor, leaf: Tensor, leaves: Leaves) -> Tensor:
+def loop_centre(z: Tensor, leaf: Tensor, centres: Tensor, leaves: Leaves) -> Tensor:
     total = torch.zeros((), dtype=z.dtype)
-    for k, centre in enumerate(leaves.parameters):
-        own = [z[i].detach() for i in range(len(z)) if leaf[i] == k]
+    for place in leaves.places.values():
+        own = [z[i].detach() for i in range(len(z)) if leaf[i] == place]
         if own:
-            total = total + (centre - sum(own) / len(own)).square().sum().sqrt()
-    return total / len(leaves.parameters)
+            total = total + (centres[place] - sum(own) / len(own)).square().sum().sqrt()
+    return total / len(leaves.places)
 
 
-def loop_compression(z: Tensor, leaf: Tensor, leaves: Leaves) -> Tensor:
+def loop_compression(z: Tensor, leaf: Tensor, centres: Tensor, leaves: Leaves) -> Tensor:
     tree = leaves.tree
     weight, centre = {}, {}  # of all nodes, children before parents
     for node in reversed(tree.nodes):
         if tree.is_leaf(node):
-            place = tree.leaves.index(node)
-            weight[node], centre[node] = leaves.weights[place], leaves.parameters[place].detach()
+            place = leaves.places[node]
+            weight[node], centre[node] = leaves.weights[place], centres[place].detach()
         else:
             below = tree.children(node)
             weight[node] = sum(weight[child] for child in below)
             centre[node] = sum(weight[child] * centre[child] for child in below) / weight[node]
+    in_place = {place: node for node, place in leaves.places.items()}
     total, n_nodes = torch.zeros((), dtype=z.dtype), 0
     for parent in tree.routers:
         for node, sibling in (tree.children(parent), tree.children(parent)[::-1]):
@@ -82,47 +92,110 @@ def loop_compression(z: Tensor, leaf: Tensor, leaves: Leaves) -> Tensor:
             line = centre[node] - centre[sibling]
             line = line / line.norm()
             for i in range(len(z)):
-                if node in tree.path(tree.leaves[leaf[i]]):
+                if node in tree.path(in_place[int(leaf[i])]):
                     total = total + abs(line @ (z[i] - centre[node]))
-    return total / (n_nodes * len(z))
+    return total / (max(n_nodes, 1) * len(z))
 
 
-@pytest.mark.parametrize("pruned", [None, 1])
-def test_losses_and_gradients_are_those_of_plain_loops(pruned: int | None) -> None:
+@pytest.mark.parametrize("pruned", [None, 3, 4])
+@pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
+def test_losses_and_gradients_are_those_of_plain_loops(pruned: int | None, told: bool) -> None:
     leaves = grown(0, 1, 0)
+    known = copy.deepcopy(leaves)  # the tree that the loops go through
     if pruned is not None:
-        leaves.prune(pruned)  # leaves a node with one child
+        known.prune(pruned)  # leaves a node with one child
+        if told:
+            leaves.prune(pruned)
+        else:  # as after a step in which it died, before the tree is changed
+            leaves.alive[leaves.places[pruned]] = 0
     z = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
-    leaf = torch.randint(len(leaves.weights) - 1, (12,))  # the last leaf stays empty
+    places = list(known.places.values())[:-1]  # the last leaf stays empty
+    leaf = torch.tensor(places)[torch.randint(len(places), (12,))]
+    centres = leaves.centres.clone().requires_grad_()
     found = (
-        centre_loss(z, leaf, leaves.centres()),
-        compression_loss(z, leaf, leaves.centres(), leaves.weights, leaves.below),
+        centre_loss(z, leaf, centres, leaves.alive),
+        compression_loss(z, leaf, centres, leaves.weights * leaves.alive, leaves.below),
     )
-    expected = loop_centre(z, leaf, leaves), loop_compression(z, leaf, leaves)
-    moved = [z, *leaves.parameters]
+    expected = loop_centre(z, leaf, centres, known), loop_compression(z, leaf, centres, known)
     for ours, loops in zip(found, expected, strict=True):
         assert ours.item() == pytest.approx(loops.item(), rel=1e-12)
-        pair = (torch.autograd.grad(loss, moved, allow_unused=True, materialize_grads=True) for loss in (ours, loops))
-        for one, other in zip(*pair, strict=True):
+        both = (torch.autograd.grad(loss, [z, centres], materialize_grads=True) for loss in (ours, loops))
+        for one, other in zip(*both, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-14)
 
 
 def test_each_loss_moves_its_own_part_only() -> None:
     leaves = grown(0, 0)
     z = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
-    leaf = torch.tensor([0, 1, 2, 0, 1])
-    (moved,) = torch.autograd.grad(centre_loss(z, leaf, leaves.centres()).requires_grad_(), [z], allow_unused=True)
+    leaf, centres = torch.tensor([0, 1, 2, 0, 1]), leaves.centres.clone().requires_grad_()
+    (moved,) = torch.autograd.grad(centre_loss(z, leaf, centres, leaves.alive), [z], allow_unused=True)
     assert moved is None
-    loss = compression_loss(z, leaf, leaves.centres(), leaves.weights, leaves.below)
-    assert all(g is None for g in torch.autograd.grad(loss, leaves.parameters, allow_unused=True))
+    loss = compression_loss(z, leaf, centres, leaves.weights * leaves.alive, leaves.below)
+    (moved,) = torch.autograd.grad(loss, [centres], allow_unused=True)
+    assert moved is None
 
 
 def test_a_lone_leaf_is_not_compressed_and_equal_siblings_pull_nowhere() -> None:
-    z, leaf = torch.randn(4, 3), torch.zeros(4, dtype=torch.long)
-    alone = Leaves(torch.zeros(3))
-    assert compression_loss(z, leaf, alone.centres(), alone.weights, alone.below) == 0
+    z, leaf, alone = torch.randn(4, 3), torch.zeros(4, dtype=torch.long), Leaves(2, 3)
+    assert compression_loss(z, leaf, alone.centres, alone.weights, alone.below) == 0
     alone.split(0, torch.ones(3), torch.ones(3))
-    assert compression_loss(z, leaf, alone.centres(), alone.weights, alone.below) == 0
+    assert compression_loss(z, leaf, alone.centres, alone.weights, alone.below) == 0
+
+
+def test_a_leaf_that_is_not_alive_gets_no_sample() -> None:
+    z, centres = torch.tensor([[0.0], [3.0]]), torch.tensor([[0.1], [3.1], [2.0]])
+    assert nearest(z, centres).tolist() == [0, 1]
+    assert nearest(z, centres, torch.tensor([0.0, 0.0, 1.0])).tolist() == [2, 2]
+
+
+def module_of(n_leaves: int = 4) -> Autoencoder:
+    return Autoencoder(Architecture((8,), "mlp", "gaussian", (3,), ()), n_leaves, torch.Generator().manual_seed(0))
+
+
+def test_steps_are_those_of_torchs_adam_with_centres_that_join_later() -> None:
+    x = torch.from_numpy(nested(n=64)[0]).float()
+    module, rate = module_of(), 1e-2
+    plain = copy.deepcopy(module)
+    module.fixed_norms = True
+    samples, seen = Samples(x, torch.device("cpu")), []
+    objective = Clustering(module, samples, None, rate, prune_below=1e-9)  # nothing dies here
+    training = Training(objective, samples, Stage("clustering", 4, 0.0, rate, 4, weight_decay=0.0), 16, [0])
+    terms = objective.terms
+    objective.terms = lambda index, noise: (seen.append(index[0].clone()), terms(index, noise))[1]  # type: ignore
+    first, later = torch.randn(2, 3), torch.randn(2, 3)
+    module.leaves.split(0, *first)
+    for done in training.run():
+        if done is not None and done.epoch == 1:
+            module.leaves.split(1, *later)
+
+    plain.eval()
+    leaves, centres = plain.leaves, {1: first[0], 2: first[1]}
+    centres = {node: torch.nn.Parameter(centre.clone()) for node, centre in centres.items()}
+    leaves.split(0, *first)
+    networks = [parameter for stack, _ in plain.stacks() for parameter in stack.parameters()]
+    adam = torch.optim.Adam([*networks, *centres.values()], lr=rate)
+    for step, index in enumerate(seen):
+        if step == 8:  # of four an epoch
+            leaves.split(1, *later)
+            new = dict(zip(leaves.tree.children(1), (torch.nn.Parameter(one.clone()) for one in later), strict=True))
+            del centres[1]
+            centres |= new
+            adam.add_param_group({"params": list(new.values())})
+        z, order = plain.embed(x[index]), list(leaves.places)
+        now = torch.stack([centres[node] for node in order])
+        leaf = torch.tensor([leaves.places[order[k]] for k in torch.cdist(z, now).argmin(1).tolist()])
+        whole = torch.zeros(4, 3).index_put((torch.tensor([leaves.places[node] for node in order]),), now)
+        losses = plain.reconstruction_loss(x[index], z), loop_centre(z, leaf, whole, leaves)
+        adam.zero_grad()
+        sum(losses, loop_compression(z, leaf, whole, leaves)).backward()
+        adam.step()
+        leaves.weights.copy_((leaves.weights + leaf.bincount(minlength=4)) / 2)
+    assert module.leaves.tree == leaves.tree
+    for node, place in module.leaves.places.items():
+        torch.testing.assert_close(module.leaves.centres[place], centres[node].data, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(module.leaves.weights, leaves.weights)
+    for one, other in zip((p for s, _ in module.stacks() for p in s.parameters()), networks, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 def test_reconstruction_is_the_mean_over_samples_and_features() -> None:
@@ -158,9 +231,9 @@ def test_the_leaf_with_the_largest_sum_is_split(monkeypatch: pytest.MonkeyPatch)
         seen.append((int(found.argmax()), -1))
         return found
 
-    def note_split(self: Leaves, leaf: int, left: Tensor, right: Tensor) -> list[torch.nn.Parameter]:
-        seen[-1] = seen[-1][0], leaf
-        return split(self, leaf, left, right)
+    def note_split(self: Leaves, leaf: int, left: Tensor, right: Tensor) -> None:
+        seen[-1] = seen[-1][0], self.tree.leaves.index(leaf)
+        split(self, leaf, left, right)
 
     monkeypatch.setattr(embedded_tree, "squared_sums", note_sums)
     monkeypatch.setattr(Leaves, "split", note_split)
@@ -176,33 +249,40 @@ def test_the_leaf_with_the_largest_sum_is_split(monkeypatch: pytest.MonkeyPatch)
 def test_pruning_keeps_centres_weights_and_numbers_together() -> None:
     leaves = grown(0, 1, 1)
     assert leaves.tree == Tree({0: (1, 2), 2: (3, 4), 3: (5, 6)})
-    kept = dict(zip(leaves.tree.leaves, zip(leaves.parameters, leaves.weights, strict=True), strict=True))
-    leaves.prune(leaves.tree.leaves.index(5))
+    of = dict(zip(leaves.tree.leaves, leaves.in_order(leaves.centres), strict=True))
+    leaves.prune(5)
     assert leaves.tree.leaves == (1, 6, 4)
-    for node, centre, weight in zip(leaves.tree.leaves, leaves.parameters, leaves.weights, strict=True):
-        assert centre is kept[node][0]
-        assert weight == kept[node][1]
+    for node, centre in zip(leaves.tree.leaves, leaves.in_order(leaves.centres), strict=True):
+        assert torch.equal(centre, of[node])
     # node 3 has one child now, so that 3 itself, not 6, is the sibling of 4
-    assert leaves.below.tolist() == [[1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 0, 1]]
-    assert {int(n) for n in leaves.tree.split(6).children(6)} == {7, 8}  # numbers are never used twice
+    rows = leaves.below[:, [leaves.places[leaf] for leaf in (1, 6, 4)]]
+    assert rows.tolist() == [[1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 0, 1], *[[0, 0, 0]] * 4]
+    leaves.split(6, torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+    assert leaves.tree.children(6) == (7, 8)  # numbers are never used twice, places are
+    assert len({*leaves.places.values()}) == 4 == leaves.alive.sum()
 
 
 def test_a_leaf_without_samples_dies_by_its_weight() -> None:
-    module = Autoencoder(Architecture((8,), "mlp", "gaussian", (3,), ()), torch.Generator().manual_seed(0))
-    training = Training(module, Samples(torch.zeros(8, 8), torch.device("cpu")), None, DeepECT(4)._schedule(), 0)
-    training.leaves = grown(0, 1, dtype=torch.float32)
-    training.leaves.weights = torch.ones(3)
+    leaves = grown(0, 1, dtype=torch.float32)
+    places = leaves.places[1], leaves.places[3], leaves.places[4]
+    leaves.weights.fill_(1)
     for step in range(4):  # 1, 1/2, 1/4, 1/8, 1/16 < 0.1
-        assert len(training.leaves.weights) == 3, step
-        training._weigh(torch.tensor([0, 0, 2, 2]))
-    assert training.leaves.tree.leaves == (1, 4)
-    torch.testing.assert_close(training.leaves.weights, torch.tensor([1.9375, 1.9375]))
-    (event,) = training.history
-    assert (event["event"], event["leaf"], event["weight"]) == ("LeafPruned", 3, 0.0625)
-    for _ in range(9):  # the last leaf is never pruned, and a tree of one leaf is split at once
-        training._weigh(torch.tensor([0]))
-    assert training.leaves.tree.leaves == (1,)
-    assert training._splits_due(1) == 1
+        assert not leaves.dead(), step
+        leaves.weigh(torch.tensor([places[0], places[0], places[2], places[2]]), 0.1)
+    assert leaves.dead() == [3]
+    torch.testing.assert_close(leaves.weights[list(places)], torch.tensor([1.9375, 0.0625, 1.9375]))
+    leaves.prune(3)
+    assert leaves.tree.leaves == (1, 4)
+    for _ in range(9):
+        leaves.weigh(torch.tensor([places[0]]), 5.0)  # all are lighter than that: the heaviest stays
+    assert leaves.dead() == [4]
+
+
+def test_splits_come_when_they_are_due() -> None:
+    schedule = DeepECT(4, split_every=2)._schedule()
+    assert [schedule.splits_due(epoch, 2) for epoch in range(5)] == [1, 0, 1, 0, 1]
+    assert [schedule.splits_due(1, n) for n in (1, 2, 4)] == [1, 0, 0]  # a tree of one leaf is split at once
+    assert DeepECT(9, split_every=0.25)._schedule().splits_due(3, 7) == 2  # of four, those there is room for
 
 
 def test_nested_groups_are_recovered(fitted: tuple[DeepECT, np.ndarray, np.ndarray]) -> None:
@@ -221,6 +301,40 @@ def test_the_same_seed_repeats_and_another_does_not(fitted: tuple[DeepECT, np.nd
     assert first.history_[0]["reconstruction"] != other.history_[0]["reconstruction"]
     np.testing.assert_array_equal(first.transform(X), again.transform(X))
     np.testing.assert_array_equal(first.centres_, again.centres_)
+
+
+def test_a_fit_that_was_interrupted_goes_on_to_the_same_end(
+    fitted: tuple[DeepECT, np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (whole, X, _), grow = fitted, Fitting._grow
+    for stop in (3, 14, 17):  # ends of epochs: in pre-training, early and late in clustering, of 22
+        folder = tmp_path / str(stop)
+
+        def until(self: Fitting, growing: object, states: object, interrupted: object, stop: int = stop) -> None:
+            def is_over() -> bool:
+                return sum(event["event"] == "EmbeddingEpochEnded" for event in self.histories[0]) >= stop
+
+            grow(self, growing, states, is_over)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Fitting, "_grow", until)
+            patch.setattr("treevae.training.loop.PAUSE", 0.0)
+            with pytest.raises(KeyboardInterrupt):
+                clone(whole).fit(X, checkpoint=folder)
+        again = clone(whole).fit(X, checkpoint=folder)
+        assert again.tree_ == whole.tree_
+        assert again.history_ == whole.history_
+        np.testing.assert_array_equal(again.centres_, whole.centres_)
+        assert all(one <= two for one, two in pairwise(again.seconds_))
+    with pytest.raises(ChangedRunError, match="n_clusters"):
+        clone(whole).set_params(n_clusters=3).fit(X, checkpoint=folder)
+
+
+def test_a_fitted_model_can_be_pickled(fitted: tuple[DeepECT, np.ndarray, np.ndarray]) -> None:
+    model, X, _ = fitted
+    written = pickle.dumps(model)
+    np.testing.assert_array_equal(pickle.loads(written).predict(X), model.labels_)
+    assert len(written) < 20 * sum(parameter.nbytes for parameter in model.module_.parameters())
 
 
 def test_predict_takes_the_nearest_leaf(fitted: tuple[DeepECT, np.ndarray, np.ndarray]) -> None:
@@ -338,11 +452,13 @@ def test_every_network_can_be_used(network: str, shape: tuple[int, ...]) -> None
 
 def test_losses_are_those_of_clustpy() -> None:
     clustpy = pytest.importorskip("clustpy.deep.deepect")
-    leaves = grown(0, dtype=torch.float32)
+    leaves = grown(0, dtype=torch.float32, room=2)
     z, leaf = torch.randn(20, 3), torch.randint(2, (20,))
     theirs = clustpy._DeepECT_Module(None, 2, 2, 0.1)
-    centres = leaves.centres().detach()
-    torch.testing.assert_close(centre_loss(z, leaf, centres), theirs._node_center_loss(z, centres, leaf, None))
+    centres = leaves.centres
+    torch.testing.assert_close(
+        centre_loss(z, leaf, centres, leaves.alive), theirs._node_center_loss(z, centres, leaf, None)
+    )
     left, right = (SimpleNamespace(center=centres[k], torch_labels=torch.tensor([k])) for k in (0, 1))
     node = SimpleNamespace(left_node_=left, right_node_=right)
     torch.testing.assert_close(

@@ -10,6 +10,7 @@ from test_model import ARCHITECTURES, BATCH, LARGE, TREES, noise_by_node, random
 from twin import Twin
 
 from treevae import TreeVAE
+from treevae.baselines.embedded_tree import Autoencoder, Clustering
 from treevae.data.augment import AUGMENTATIONS
 from treevae.model import convolutions, descent, evidence, kernels
 from treevae.model.contrastive import VARIANTS, contrast
@@ -124,6 +125,34 @@ def test_a_captured_step_is_the_step(kind, monkeypatch):
     torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-5)
     for mine, theirs in zip(found[0][1], found[1][1], strict=True):
         assert mine == pytest.approx(theirs, rel=1e-4)
+
+
+def test_a_captured_step_of_deepect_goes_on_when_leaves_are_split_and_die(monkeypatch):
+    data, found = samples(), []
+    stage = Stage("clustering", 6, 0.0, learning_rate=1e-3, drop_after=6, weight_decay=0.0)
+    for captured in (True, False):
+        module = Autoencoder(SMALL, 4, torch.Generator().manual_seed(0)).to(GPU)
+        module.fixed_norms = True
+        objective = Clustering(module, data, None, 1e-3, prune_below=0.1)
+        training = Training(objective, data, stage, 64, [7])
+        if not captured:
+            monkeypatch.setattr(Stepper, "_capture", lambda self: None)
+        centre = module.embed(data.x).mean(0).detach()
+        module.leaves.split(0, centre - 0.01, centre + 0.01)
+        trees = []
+        for done in training.run():
+            if done is not None:
+                for leaf in module.leaves.dead():
+                    module.leaves.prune(leaf)
+                if done.epoch in (1, 3):  # by a leaf that wins samples, and by one too far away to win any
+                    last = module.leaves.tree.leaves[-1]
+                    module.leaves.split(last, centre + 0.02, centre + (0.03 if done.epoch == 1 else 1e3))
+                trees.append(module.leaves.tree)
+        assert (training._stepper._graph is not None) == captured
+        assert len(trees[3].leaves) > len(trees[4].leaves)
+        found.append((weights(module), trees))
+    assert found[0][1] == found[1][1]
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-3, atol=1e-4)
 
 
 def test_where_capture_is_impossible_training_goes_on_with_one_line(monkeypatch, caplog):

@@ -25,7 +25,7 @@ from .model.module import TreeVAEModule
 from .model.networks import Architecture
 from .model.scoring import score_terms
 from .model.stack import LAYER_DEFAULTS
-from .parameters import architecture, check_parameters, device_of, positive
+from .parameters import architecture, check_parameters, check_save_every, device_of, positive
 from .recipes import RECIPES
 from .saving import Fitted, plain, restored_fit, restored_parameters, write
 from .training import checkpoint as files
@@ -40,6 +40,7 @@ from .tree import Tree
 
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
+MAY_CHANGE = ("device", "verbose", "random_state")  # when a fit goes on
 LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
 
 
@@ -300,20 +301,17 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         names = getattr(reader, "feature_names_in_", ())
         plan = first._plan(len(x))
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
-        ignored = ("device", "verbose", "random_state")  # these may change when a fit goes on
-        parameters = {name: plain(v) for name, v in first.get_params(deep=False).items() if name not in ignored}
         identity = {}
         if checkpoint is not None:
-            identity = {"parameters": parameters, "data": fingerprint(X), "form": form.to_dict()}
-            if callable(first.augment):  # it has no name that says what it does; what it does is
-                identity["augment"] = fingerprint(first._try_augmentation(x, form, arch.likelihood).cpu().numpy())
+            identity = first._identity(first.get_params(deep=False), X, x, form, arch)
         samples = Samples(x, device_of(first.device), largest=arch.largest_activation)
         grove = partial(Grove, arch, samples, plan, tree=first.tree, augment=first._augmentation())
         fitting = Fitting(grove, seeds, identity, first.verbose)
 
         def keep() -> None:
             """Store what was fitted, all at once."""
-            found = zip(models, fitting.modules, fitting.histories, fitting.seconds, strict=True)
+            modules = [None] * len(models) if fitting.growing is None else fitting.growing.modules
+            found = zip(models, modules, fitting.histories, fitting.seconds, strict=True)
             for model, module, history, seconds in found:
                 if module is not None:
                     for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
@@ -338,6 +336,16 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         for model in models:
             model._warn_of_fewer_leaves()
             model._warn_of_norms_left_behind()
+
+    def _identity(
+        self, parameters: dict[str, Any], X: np.ndarray, x: torch.Tensor, form: InputForm, arch: Architecture
+    ) -> dict[str, Any]:
+        """What must not change when a fit goes on: the parameters, the data, and what is done to them."""
+        kept = {name: plain(value) for name, value in parameters.items() if name not in MAY_CHANGE}
+        identity = {"parameters": kept, "data": fingerprint(X), "form": form.to_dict()}
+        if callable(self.augment):  # it has no name that says what it does; what it does is
+            identity["augment"] = fingerprint(self._try_augmentation(x, form, arch.likelihood).cpu().numpy())
+        return identity
 
     def _keep(self, found: Fitted) -> None:
         """Become the model that was fitted."""
@@ -370,8 +378,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         """X as a matrix, its form, the networks for it, its units, and what the model will see; or an error."""
         given = self.get_params(deep=False)
         check_parameters(given)
-        if not (isinstance(save_every, Real) and save_every >= 0):
-            raise ValueError(f"save_every={save_every!r} must be a number of seconds, 0 or more")
+        check_save_every(save_every)
         X, form = self._read(X)
         arch = architecture(given, form, X)
         units = Units.of(form, arch.likelihood, X)

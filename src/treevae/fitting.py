@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from .model.module import TreeVAEModule
+from torch import Tensor
+
 from .progress import Progress
 from .training.checkpoint import ModelFileError
 from .training.engine import keep_memory
 from .training.events import Event, TreeChanged
-from .training.growing import Grove
 from .training.runfolder import Every, RunFolder, State, check_same
 
 log = logging.getLogger("treevae")
@@ -29,13 +29,29 @@ def run_folder(path: str | os.PathLike[str], save_every: float) -> RunFolder:
     return RunFolder(path, Every(save_every, SHARE))
 
 
-class Fitting:
+class Growing(Protocol):
+    """Runs in the making, as a :class:`~treevae.training.growing.Grove`."""
+
+    def events(self) -> Iterator[tuple[int, Event] | None]:
+        """Train to the end, and tell what happens to which run; None is a pause, in which the state is whole."""
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What :meth:`restore` needs, as JSON-able values and tensors."""
+
+    def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Stand where another one of the same kind stood."""
+
+
+G = TypeVar("G", bound=Growing)
+
+
+class Fitting(Generic[G]):
     """Runs that are fitted side by side, one for each seed.
 
     Parameters
     ----------
-    grove : callable
-        Makes the :class:`~treevae.training.growing.Grove` of some seeds.
+    make : callable
+        Makes the runs of some seeds, which can be trained and whose state can be saved.
     seeds : sequence of int
         One for each run.
     identity : dict
@@ -45,8 +61,8 @@ class Fitting:
 
     Attributes
     ----------
-    modules : list of TreeVAEModule or None
-        The newest whole module of each run.
+    growing : Growing or None
+        The runs; None before :meth:`run` has made them.
     histories : list of list of dict
         What happened in each run so far.
     seconds : list of list of float
@@ -55,14 +71,14 @@ class Fitting:
 
     def __init__(
         self,
-        grove: Callable[[Sequence[int]], Grove],
+        make: Callable[[Sequence[int]], G],
         seeds: Sequence[int],
         identity: dict[str, Any],
         verbose: bool,
     ) -> None:
-        self._make_grove, self._identity, self._verbose = grove, identity, verbose
+        self._make, self._identity, self._verbose = make, identity, verbose
         self._seeds = list(seeds)
-        self.modules: list[TreeVAEModule | None] = [None] * len(seeds)
+        self.growing: G | None = None
         self.histories: list[list[dict[str, Any]]] = [[] for _ in seeds]
         self.seconds: list[list[float]] = [[] for _ in seeds]
         self._began = time.perf_counter()
@@ -75,7 +91,8 @@ class Fitting:
         """
         keep_memory()
         if folder is None:
-            self._grow(self._make_grove(self._seeds), None, lambda: False)
+            self.growing = self._make(self._seeds)
+            self._grow(self.growing, None, lambda: False)
             return
         with ExitStack() as stack:
             states = folder if isinstance(folder, RunFolder) else stack.enter_context(run_folder(folder, save_every))
@@ -83,12 +100,12 @@ class Fitting:
             found = states.load()
             if found is not None:
                 self._check_same(found, fixed_seeds)
-            grove = self._make_grove(self._seeds)
+            self.growing = growing = self._make(self._seeds)
             if found is not None:
-                self._restore(grove, found)
-            self._save(grove, states)  # a folder that cannot be written is found out now, not after hours
-            self._grow(grove, states, interrupted)
-            self._try_to_save(grove, states)
+                self._restore(growing, found)
+            self._save(growing, states)  # a folder that cannot be written is found out now, not after hours
+            self._grow(growing, states, interrupted)
+            self._try_to_save(growing, states)
 
     def _check_same(self, found: State, fixed_seeds: bool) -> None:
         """Raise unless a state is of this run; take its seeds if none were asked for."""
@@ -100,41 +117,44 @@ class Fitting:
         now = self._identity | {"seeds (drawn from random_state)": self._seeds}
         check_same(identity | {"seeds (drawn from random_state)": seeds}, now, found.path.parent)
 
-    def _restore(self, grove: Grove, found: State) -> None:
+    def _restore(self, growing: G, found: State) -> None:
         try:
-            grove.restore(found.about["grove"], found.tensors)
-            self.histories = _one_for_each(found.about["histories"], grove)
-            self.seconds = _one_for_each(found.about["seconds"], grove)
+            growing.restore(found.about["grove"], found.tensors)
+            self.histories = self._one_for_each(found.about["histories"])
+            self.seconds = self._one_for_each(found.about["seconds"])
             self._began = time.perf_counter() - float(found.about["spent"])
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
             raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
-        self.modules = [run.module if run.grown else None for run in grove.runs]
         log.info("going on from %s", found.path)
 
-    def _grow(self, grove: Grove, states: RunFolder | None, interrupted: Any) -> None:
+    def _one_for_each(self, lists: Any) -> list[Any]:
+        """A copy of the lists of all runs."""
+        if len(lists) != len(self._seeds) or not all(isinstance(of_run, list) for of_run in lists):
+            raise ValueError(f"it does not have a list for each of {len(self._seeds)} runs")
+        return [list(of_run) for of_run in lists]
+
+    def _grow(self, growing: G, states: RunFolder | None, interrupted: Any) -> None:
         with Progress(self._verbose, len(self._seeds)) as progress:
-            for happened in grove.events():
+            for happened in growing.events():
                 if happened is not None:
                     run, event = happened
                     progress.show(event, run)
                     self.histories[run].append(_record(event))
                     self.seconds[run].append(round(time.perf_counter() - self._began, 3))
-                    if isinstance(event, TreeChanged):
-                        self.modules[run] = event.module
                 elif states is not None and (interrupted() or states.due()):
-                    self._try_to_save(grove, states)
+                    self._try_to_save(growing, states)
                     if interrupted():
                         raise KeyboardInterrupt
 
-    def _try_to_save(self, grove: Grove, states: RunFolder) -> None:
+    def _try_to_save(self, growing: G, states: RunFolder) -> None:
         """Save; where that fails, training is worth more than its state, and goes on."""
         try:
-            self._save(grove, states)
+            self._save(growing, states)
         except OSError as error:
             log.warning("the state of training was not saved: %s", error)
 
-    def _save(self, grove: Grove, states: RunFolder) -> None:
-        about, tensors = grove.state()
+    def _save(self, growing: G, states: RunFolder) -> None:
+        about, tensors = growing.state()
         whole = {
             "identity": self._identity,
             "seeds": self._seeds,
@@ -144,13 +164,6 @@ class Fitting:
             "spent": time.perf_counter() - self._began,
         }
         states.save(whole, tensors)
-
-
-def _one_for_each(lists: Any, grove: Grove) -> list[Any]:
-    """A copy of the lists of all runs."""
-    if len(lists) != len(grove.runs) or not all(isinstance(of_run, list) for of_run in lists):
-        raise ValueError(f"it does not have a list for each of {len(grove.runs)} runs")
-    return [list(of_run) for of_run in lists]
 
 
 @contextmanager

@@ -82,6 +82,12 @@ def _check_tree(tree: Any, max_depth: int, n_leaves: int) -> None:
         )
 
 
+def check_save_every(seconds: Any) -> None:
+    """Raise if that is no time between states of a fit."""
+    if not (isinstance(seconds, Real) and float(seconds) >= 0):
+        raise ValueError(f"save_every={seconds!r} must be a number of seconds, 0 or more")
+
+
 def device_of(name: Any) -> torch.device:
     """The device of that name; "auto" is a CUDA GPU if there is one. Raises if there is no such device here."""
     found = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name

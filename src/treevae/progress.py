@@ -12,9 +12,11 @@ from rich.progress import Progress as Bar
 
 from .training.events import (
     CandidatesCompared,
+    EmbeddingEpochEnded,
     EpochEnded,
     Event,
     LeafChosen,
+    LeafDied,
     LeafPruned,
     SplitMended,
     SplitTried,
@@ -81,13 +83,11 @@ class Progress:
         several = len(self._done) > 1
         who = f"run {run}: " if several else "  "
         match event:
-            case EpochEnded():
+            case EpochEnded() | EmbeddingEpochEnded():
                 self._done[run] = event.progress
                 where = event.stage if event.leaf is None or several else f"{event.stage} of node {event.leaf}"
-                kl = event.kl_root + event.kl_nodes + event.kl_decisions
-                terms = f"rec {event.reconstruction:.1f}  KL {kl:.1f} × {event.kl_weight:.3f}"
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
-                self.at(sum(self._done) / len(self._done), description, terms)
+                self.at(sum(self._done) / len(self._done), description, event.summary)
             case LeafChosen():
                 self.say(f"{who}splitting node {event.leaf}, {event.samples} samples")
             case CandidatesCompared():
@@ -99,5 +99,7 @@ class Progress:
                 self.say(f"{who}split node {event.split} instead of node {event.removed}'s parent: {done}")
             case LeafPruned():
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
+            case LeafDied():
+                self.say(f"{who}pruned node {event.leaf}, which got no samples any more")
             case TreeChanged():
                 self.say(f"{who}leaves: {len(event.tree.leaves)}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,13 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from ..data.arrays import read
 from ..data.units import Units
 from ..estimator import TreeVAE
-from ..parameters import architecture, check_parameters, device_of
-from ..progress import Progress
+from ..fitting import Fitting
+from ..parameters import architecture, check_parameters, check_save_every, device_of
 from ..training.plan import Stage
 from ..training.samples import LIGHT_CHUNK, Samples, over
-from ..training.views import Augment, Views
+from ..training.views import Augment
 from ..tree import Tree
-from .embedded_tree import Autoencoder, Schedule, Training, nearest
+from .embedded_tree import Growth, Schedule, nearest
 
 LIKELIHOODS = ("auto", "bernoulli", "gaussian")
 
@@ -81,7 +83,9 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     centres_ : ndarray of shape (n_leaves, latent_dim)
         Of each cluster, in the space of :meth:`transform`.
     history_ : list of dict
-        Ends of epochs with the means of the losses, chosen leaves, pruned leaves; the key "event" says which.
+        Ends of epochs with the means of the losses, chosen leaves, leaves that died; the key "event" says which.
+    seconds_ : list of float
+        When each entry of ``history_`` was made, in seconds of fitting.
     module_ : Autoencoder
         The torch module.
     """
@@ -121,8 +125,11 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> DeepECT:
-        """Train the autoencoder, grow the tree on X and return self; X is as in :class:`~treevae.TreeVAE`."""
+    def fit(
+        self, X: Any, y: Any = None, *, checkpoint: str | os.PathLike[str] | None = None, save_every: float = 30.0
+    ) -> DeepECT:
+        """Train the autoencoder, grow the tree on X and return self; as :meth:`TreeVAE.fit`, ``y`` is ignored."""
+        check_save_every(save_every)
         like, reader = self._like(), clone(self)  # an earlier fit stays whole until this one ends
         X, form = read(reader, X, None, self.likelihood == "gaussian")
         arch = architecture(like.get_params(deep=False), form, X)
@@ -133,21 +140,25 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         if self.augment is not None:
             like._try_augmentation(x, form, arch.likelihood)
 
-        samples, augment = Samples(x, device_of(self.device)), like._augmentation()
-        views = None if augment is None else Views(augment, form.shape, 1)
+        identity = {} if checkpoint is None else like._identity(self.get_params(deep=False), X, x, form, arch)
+        samples = Samples(x, device_of(self.device), largest=arch.largest_activation)
+        make = partial(Growth, arch, samples, self._schedule(), like._augmentation())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        module = Autoencoder(arch, torch.Generator().manual_seed(seed)).to(samples.device)
-        training = Training(module, samples, views, self._schedule(), seed)
-        with Progress(self.verbose) as progress:
-            training.run(progress)
+        fitting = Fitting(make, [seed], identity, self.verbose)
+        fitting.run(checkpoint, save_every, isinstance(self.random_state, Integral))
 
-        self._form, self._units, self.history_, self.module_ = form, units, training.history, module.eval()
-        leaves = training.leaves
-        found = nearest(over(module, samples, module.embed, LIGHT_CHUNK), leaves.centres()).cpu().numpy()
-        for empty in np.setdiff1d(np.arange(len(leaves.weights)), found)[::-1]:  # every label must occur
-            leaves.prune(int(empty))
+        growth = fitting.growing
+        assert growth is not None
+        module, leaves = growth.module, growth.module.leaves
+        for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
+            parameter.data = parameter.data.clone()
+        found = nearest(growth.embedding(), leaves.in_order(leaves.centres)).cpu().numpy()
+        for empty in np.setdiff1d(np.arange(len(leaves)), found)[::-1]:  # every label must occur
+            leaves.prune(leaves.tree.leaves[int(empty)])
+        self._form, self._units, self.module_ = form, units, module.eval()
+        (self.history_,), (self.seconds_,) = fitting.histories, fitting.seconds
         self.tree_: Tree = leaves.tree
-        self.centres_: np.ndarray = leaves.centres().detach().cpu().numpy()
+        self.centres_: np.ndarray = leaves.in_order(leaves.centres).cpu().numpy()
         self.labels_: np.ndarray = np.unique(found, return_inverse=True)[1]
         self.n_features_in_: int = reader.n_features_in_
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
@@ -204,7 +215,8 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _schedule(self) -> Schedule:
         def stage(name: str, epochs: int, rate: float) -> Stage:
-            return Stage(name, int(epochs), kl_step=0.0, learning_rate=float(rate), drop_after=int(epochs))
+            drop_after = max(1, int(epochs))  # never
+            return Stage(name, int(epochs), 0.0, float(rate), drop_after, weight_decay=0.0)
 
         return Schedule(
             stage("pre-training", self.pretrain_epochs, self.pretrain_learning_rate),

@@ -61,13 +61,9 @@ class Method:
     own: Mapping[str, Any] = field(default_factory=dict)  # settings that no recipe has
     seeded: bool = True  # else one seed stands for all
     together: tuple[str, ...] = ()  # "seed" or settings: one fit serves cells that differ in nothing else
+    keeps_state: bool = False  # whether a fit that was ended goes on where it was; else it starts anew
     gpu: bool = False  # whether it is faster on one
     lacks: tuple[str, ...] = ()  # scores that its records never have
-
-    @property
-    def keeps_state(self) -> bool:
-        """Whether a fit that was ended goes on where it was, as those of seeds side by side do; else it starts anew."""
-        return "seed" in self.together
 
     def gives(self, score: str | int) -> bool:
         """Whether its records have a score."""
@@ -154,33 +150,30 @@ def _matched(cell: Cell, data: DataSet) -> int:
 
 
 def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell; learnt from the training samples, the test samples are placed."""
+    """The record of the cell; learnt from the training samples, the test samples are placed."""
     from ..baselines.deepect import DeepECT
     from .records import record_of_labels
 
-    plain = DeepECT()
-    for cell in job.cells:
-        settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "augment")}
-        # its extension by augmented samples is the paper's in the contrastive experiments alone
-        augment = cell.settings.get("augment") if settings.pop("contrastive_weight", 0) else None
-        epochs = _epochs(plain.epochs, cell)
-        model = DeepECT(
-            cell.settings["n_leaves"],
-            **settings,
-            augment=augment,
-            pretrain_epochs=_epochs(plain.pretrain_epochs, cell),
-            epochs=epochs,
-            split_every=plain.split_every * epochs / plain.epochs,  # a shortened run has as many splits
-            device=place.device,
-            random_state=cell.seed,
-            verbose=place.verbose,
-        )
-        began = time.perf_counter()
-        with _fewer_leaves_allowed():
-            model.fit(data.x_train)
-        seconds = time.perf_counter() - began
-        labels, device = model.predict(data.x_test), next(model.module_.parameters()).device
-        yield cell, record_of_labels(model.tree_, labels, data, cell.seed, place.command, seconds, device)
+    plain, (cell,) = DeepECT(), job.cells
+    settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "augment")}
+    # its extension by augmented samples is the paper's in the contrastive experiments alone
+    augment = cell.settings.get("augment") if settings.pop("contrastive_weight", 0) else None
+    epochs = _epochs(plain.epochs, cell)
+    model = DeepECT(
+        cell.settings["n_leaves"],
+        **settings,
+        augment=augment,
+        pretrain_epochs=_epochs(plain.pretrain_epochs, cell),
+        epochs=epochs,
+        split_every=plain.split_every * epochs / plain.epochs,  # a shortened run has as many splits
+        device=place.device,
+        random_state=cell.seed,
+        verbose=place.verbose,
+    )
+    with _fewer_leaves_allowed():
+        model.fit(data.x_train, checkpoint=place.folder)
+    labels, device = model.predict(data.x_test), next(model.module_.parameters()).device
+    yield cell, record_of_labels(model.tree_, labels, data, cell.seed, place.command, model.seconds_[-1], device)
 
 
 def fit_ward(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
@@ -227,18 +220,19 @@ def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("treevae", fit_treevae, together=("seed",), gpu=True),
-        Method("vae", fit_latents, uses=OF_LATENTS, own=DEPTH, together=("seed", "n_leaves"), gpu=True),
-        Method("laddervae", fit_latents, uses=OF_LATENTS, own=DEPTH, together=("seed", "n_leaves"), gpu=True),
+        Method("treevae", fit_treevae, together=("seed",), keeps_state=True, gpu=True),
+        Method("vae", fit_latents, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True),
+        Method("laddervae", fit_latents, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True),
         Method(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
             "laddervae-matched",
             fit_latents,
             uses=(*OF_LATENTS, "max_depth"),
             own=DEPTH,
             together=("seed",),
+            keeps_state=True,
             gpu=True,
         ),
-        Method("deepect", fit_deepect, uses=OF_DEEPECT, gpu=True),
+        Method("deepect", fit_deepect, uses=OF_DEEPECT, keeps_state=True, gpu=True),
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),
         # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too

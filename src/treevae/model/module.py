@@ -14,14 +14,14 @@ from .elbo import ElboTerms, Gaussian, precision_weighted
 from .layout import Layout, NodeKey
 from .networks import Architecture, BottomUp
 from .nodes import KINDS, Make, Nodes, Row, Rows, copied_networks, new_networks
-from .stack import NodeStack, frozen_row, shapes_only
+from .stack import NodeStack, Trainable, frozen_row, shapes_only
 from .subtree import FrozenPath, Subtree
 
 MOST_NODES = 1 << 13  # of all trees of a module; the order of nodes takes memory by their square
 GENERATE_BLOCK = 256  # draws made at a time; bounds the memory of generating
 
 
-class TreeVAEModule(nn.Module):
+class TreeVAEModule(Trainable):
     """A TreeVAE as a torch module.
 
     It usually holds one tree. While several candidates for a first tree compete, or several runs are trained together,

@@ -31,6 +31,14 @@ class NodeStack(nn.Module):
         self.n = n
 
 
+class Trainable(nn.Module):
+    """A module that is made of stacks, and of nothing else that is trained."""
+
+    def stacks(self) -> Iterator[tuple[NodeStack, tuple[int, ...]]]:
+        """All stacks, each with the tree of every one of its rows."""
+        raise NotImplementedError
+
+
 def gather(rows: Sequence[tuple[NodeStack, int]]) -> NodeStack:
     """A new stack whose i-th node is row ``rows[i][1]`` of stack ``rows[i][0]``, values copied."""
     stack = copy.deepcopy(rows[0][0])

@@ -17,7 +17,7 @@ from .descent import Descent, Start
 from .layout import Layout, NodeKey
 from .networks import Architecture, Mlp
 from .nodes import Levels, Make, Nodes, copied_networks, new_networks
-from .stack import Dense, FrozenDense, NodeStack, frozen_row, gather
+from .stack import Dense, FrozenDense, NodeStack, Trainable, frozen_row, gather
 
 
 class Evidence(NamedTuple):
@@ -86,7 +86,7 @@ class FrozenPath:
         return z
 
 
-class Subtree(nn.Module):
+class Subtree(Trainable):
     """Candidates for the children of a leaf, of one or several runs; only their networks are parameters here."""
 
     def __init__(self, arch: Architecture, d_dims: Sequence[int], depth: int, runs: int, candidates: int, make: Make):

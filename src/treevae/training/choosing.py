@@ -11,7 +11,7 @@ from ..model import descent
 from ..model.module import TreeVAEModule
 from .events import CandidatesCompared, Event, LeafPruned, TreeChanged
 from .loop import evaluate, mean_over
-from .objectives import Objective, SubtreeOnSubset, WholeTree
+from .objectives import ElboObjective, SubtreeOnSubset, WholeTree
 from .plan import Plan, Stage
 from .samples import Samples, over
 
@@ -60,7 +60,7 @@ def _leaf_losses(module: TreeVAEModule, samples: Samples, rule: str, seed: int) 
 
 
 def compare(
-    objective: Objective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
+    objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
 ) -> CandidatesCompared:
     """The candidate that is best by the plan's rule on the objective's samples, among those that did not collapse.
 

@@ -17,8 +17,6 @@ import torch
 from torch import Tensor
 
 from ..model import kernels
-from ..model.contrastive import CONTRASTS
-from ..model.elbo import TERMS
 from ..model.kernels import fast_products
 from .adam import Adam
 from .objectives import NoiseRows, Objective
@@ -130,17 +128,16 @@ class Stepper:
     ) -> None:
         self._objective, self._network = objective, objective.network
         self._seeds, self._contrastive_weight, self.tick = list(seeds), contrastive_weight, 0
-        layout = self._network.nodes.layout
+        n_runs, n_trees = len(objective.n_samples), objective.n_trees
         device = next(self._network.parameters()).device
         self._batch = torch.arange(batch_size, device=device)
-        self.kl_weight = torch.zeros(len(layout.trees), device=device)
-        self.adam = Adam(self._network.stacks(), len(layout.trees), weight_decay)
+        self.kl_weight = torch.zeros(n_trees, device=device)
+        self.adam = Adam(self._network.stacks(), n_trees, weight_decay)
         views = 1 if objective.views is None else objective.views.n
         self._noise = Noise(seeds, objective.noise_rows, views * batch_size, device)
-        self.order = torch.zeros(layout.n_runs, max(objective.n_samples), dtype=torch.long, device=device)
-        self.cursor = torch.zeros(layout.n_runs, 1, dtype=torch.long, device=device)
-        self.terms = TERMS if objective.contrast is None else (*TERMS, *CONTRASTS)
-        self.totals = torch.zeros(len(self.terms), len(layout.trees), device=device)  # sums of the terms' batch means
+        self.order = torch.zeros(n_runs, max(objective.n_samples), dtype=torch.long, device=device)
+        self.cursor = torch.zeros(n_runs, 1, dtype=torch.long, device=device)
+        self.totals = torch.zeros(len(objective.names), n_trees, device=device)  # sums of the terms' batch means
         self._graph: torch.cuda.CUDAGraph | None = None
         self._captured = False
 
@@ -176,12 +173,9 @@ class Stepper:
 
     def _step(self) -> None:
         terms = self._objective.terms(self._index(), self._noise.draw())
-        loss, means = terms.elbo.loss(self.kl_weight), terms.elbo.values.detach().mean(-1)
-        if terms.contrast is not None:
-            loss = loss + self._contrastive_weight * terms.contrast.sum()
-            means = torch.cat([means, terms.contrast.detach()])
+        loss = terms.total(self.kl_weight, self._contrastive_weight)
         self.adam.step(torch.autograd.grad(loss, self.adam.parameters))
-        self.totals += means
+        self.totals += terms.means()
         self.cursor += len(self._batch)
 
     def _capture(self) -> torch.cuda.CUDAGraph | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..model.module import TreeVAEModule
 from ..tree import Tree
@@ -25,6 +26,33 @@ class EpochEnded:
     progress: float  # share of all expected work that is done, 0 to 1
     contrast_bottom_up: float | None = None  # the two parts of a contrastive loss, without their weight
     contrast_routers: float | None = None
+
+    @property
+    def summary(self) -> str:
+        """What the loss is made of, in short."""
+        kl = self.kl_root + self.kl_nodes + self.kl_decisions
+        return f"rec {self.reconstruction:.1f}  KL {kl:.1f} × {self.kl_weight:.3f}"
+
+
+@dataclass(frozen=True)
+class EmbeddingEpochEnded:
+    """Means over an epoch of an autoencoder whose embedding is clustered; before it is, of the reconstruction alone."""
+
+    leaf: ClassVar[None] = None  # always all of it is trained
+    stage: str
+    epoch: int  # from 1
+    epochs: int
+    leaves: int
+    progress: float  # share of all work that is done, 0 to 1
+    reconstruction: float
+    centre: float | None = None
+    compression: float | None = None
+
+    @property
+    def summary(self) -> str:
+        """What the loss is made of, in short."""
+        terms = {"reconstruction": self.reconstruction, "centre": self.centre, "compression": self.compression}
+        return "  ".join(f"{name} {value:.3f}" for name, value in terms.items() if value is not None)
 
 
 @dataclass(frozen=True)
@@ -82,4 +110,21 @@ class LeafPruned:
     share: float
 
 
-Event = EpochEnded | LeafChosen | CandidatesCompared | SplitTried | SplitMended | TreeChanged | LeafPruned
+@dataclass(frozen=True)
+class LeafDied:
+    """A leaf that has got no samples for some steps was removed."""
+
+    leaf: int
+
+
+Event = (
+    EpochEnded
+    | EmbeddingEpochEnded
+    | LeafChosen
+    | CandidatesCompared
+    | SplitTried
+    | SplitMended
+    | TreeChanged
+    | LeafPruned
+    | LeafDied
+)

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
+from ..model.stack import Trainable
 from ..model.subtree import Subtree
 from ..tree import Tree
 from .choosing import best_leaf, best_mend, compare, prune, removal_costs, split_gain, splittable, tree_loss
 from .engine import mixed
 from .events import EpochEnded, Event, LeafChosen, SplitMended, SplitTried, TreeChanged
 from .loop import EpochDone, Training, below
-from .objectives import Objective, SubtreeOnSubset, WholeTree
+from .objectives import ElboObjective, SubtreeOnSubset, WholeTree
 from .plan import Plan, Stage, Work
 from .samples import Samples
 from .views import Augment, Views
@@ -331,6 +332,11 @@ class Grove:
         self._tasks: list[Task] = []
         self._training: Training | None = None
 
+    @property
+    def modules(self) -> list[TreeVAEModule | None]:
+        """The newest whole module of each run."""
+        return [run.module if run.grown else None for run in self.runs]
+
     def events(self) -> Iterator[tuple[int, Event] | None]:
         """Grow to the end, and tell what happens to which run; None is a pause, in which :meth:`state` is whole.
 
@@ -448,8 +454,9 @@ class Grove:
         stage, weight = self._tasks[0].stage, plan.contrastive_weight
         return Training(objective, self.samples, stage, plan.samples_per_step, seeds, weight)
 
-    def _taken_out(self, network: TreeVAEModule | Subtree, run: int) -> TreeVAEModule | Subtree:
+    def _taken_out(self, network: Trainable, run: int) -> TreeVAEModule | Subtree:
         """What was trained for one of the members."""
+        assert isinstance(network, TreeVAEModule | Subtree)
         if len(self._members) == 1:
             return network
         if isinstance(network, Subtree):
@@ -482,7 +489,7 @@ def objective_of(
     views: Views | None = None,
     contrast: str | None = None,
     compare: bool = False,
-) -> Objective:
+) -> ElboObjective:
     """What the runs' tasks minimise with a network that trains them all, or ``compare`` its candidates by."""
     parts = [task.parts(len(samples))[compare] for task in tasks]
     rows = [part for part in parts if part is not None]

@@ -1,4 +1,4 @@
-"""The training loop of all models with an ELBO: epochs of steps, for one run or several side by side."""
+"""The training loop of all models: epochs of steps, for one run or several side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .engine import Noise, Stepper, mixed
-from .objectives import Objective
+from .objectives import ElboObjective, Objective
 from .plan import Stage
 from .samples import Ahead, Samples
 
@@ -33,7 +33,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class EpochDone:
-    """A run has ended an epoch, from 0; ``means`` are of the ELBO's terms. ``last``: it has ended the stage."""
+    """A run has ended an epoch, from 0; ``means`` are of the loss's terms. ``last``: it has ended the stage."""
 
     run: int
     epoch: int
@@ -131,7 +131,7 @@ class Training:
         return self.epoch[run] == self.stage.epochs
 
     def _trees(self, run: int) -> slice:
-        candidates = self.objective.network.nodes.layout.candidates
+        candidates = self.objective.n_trees // len(self.seeds)
         return slice(run * candidates, (run + 1) * candidates)
 
     def _begin_epoch(self, run: int) -> None:
@@ -193,7 +193,7 @@ class Training:
         totals = self._stepper.totals[:, self._trees(run)]
         values = (totals.mean(1) / self._steps[run]).tolist()
         totals.zero_()
-        means, epoch = dict(zip(self._stepper.terms, values, strict=True)), self.epoch[run]
+        means, epoch = dict(zip(self.objective.names, values, strict=True)), self.epoch[run]
         check_finite(means, self.stage, epoch, f" of run {run}" if len(self.seeds) > 1 else "")
         self.epoch[run] += 1
         self._begin_epoch(run)
@@ -215,7 +215,7 @@ def check_finite(means: dict[str, float], stage: Stage, epoch: int, whose: str =
         )
 
 
-def evaluate(objective: Objective, samples: Samples, kl_weight: float, seed: int) -> Tensor:
+def evaluate(objective: ElboObjective, samples: Samples, kl_weight: float, seed: int) -> Tensor:
     """The mean loss of each candidate of the one run over its samples, in eval mode: (tree,)."""
 
     def loss(index: Tensor, noise: Sequence[Tensor]) -> Tensor:
@@ -227,7 +227,7 @@ def evaluate(objective: Objective, samples: Samples, kl_weight: float, seed: int
 
 @torch.no_grad()
 def mean_over(
-    objective: Objective, samples: Samples, seed: int, ask: Callable[[Tensor, Sequence[Tensor]], Tensor]
+    objective: ElboObjective, samples: Samples, seed: int, ask: Callable[[Tensor, Sequence[Tensor]], Tensor]
 ) -> Tensor:
     """The mean, over the samples of the one run, of what ``ask`` says of those held, in eval mode.
 

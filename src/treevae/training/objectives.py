@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ..model import contrastive, descent
-from ..model.elbo import ElboTerms
+from ..model.elbo import TERMS, ElboTerms
 from ..model.layout import Layout, NodeKey
 from ..model.module import TreeVAEModule
-from ..model.stack import frozen_row
+from ..model.stack import Trainable, frozen_row
 from ..model.subtree import FrozenPath, Subtree
 from .samples import Samples, over
 from .views import Views
@@ -23,24 +23,45 @@ from .views import Views
 NoiseRows = list[tuple[list[int], int]]  # for each tensor of noise: the run of each of its rows, and the latent size
 
 
+class Loss(Protocol):
+    """What a step says of its samples."""
+
+    def total(self, kl_weight: Tensor, contrastive_weight: float) -> Tensor:
+        """What is minimised, of all trees together; ``kl_weight`` has one for each tree."""
+
+    def means(self) -> Tensor:
+        """The mean of each term over the batch, (term, tree), as ``Objective.names`` has them."""
+
+
 class Terms(NamedTuple):
-    """What a step's loss is made of."""
+    """The loss of a TreeVAE."""
 
     elbo: ElboTerms
     contrast: Tensor | None = None  # (2, tree): of the bottom-up and of the routers
 
+    def total(self, kl_weight: Tensor, contrastive_weight: float) -> Tensor:
+        """The ELBO's loss and the contrastive one."""
+        loss = self.elbo.loss(kl_weight)
+        return loss if self.contrast is None else loss + contrastive_weight * self.contrast.sum()
+
+    def means(self) -> Tensor:
+        """The terms of the ELBO, and of the contrastive loss."""
+        means = self.elbo.values.detach().mean(-1)
+        return means if self.contrast is None else torch.cat([means, self.contrast.detach()])
+
 
 class Objective(Protocol):
-    """Something with parameters and an ELBO."""
+    """Something with parameters and a loss."""
 
     n_samples: list[int]  # of each run
+    n_trees: int  # of all runs, each of which has as many: candidates
     n_derived: int  # numbers that are kept for each sample beside itself
     noise_rows: NoiseRows
     views: Views | None  # where a step sees augmented samples
-    contrast: str | None  # the contrastive loss beside the ELBO, one of contrastive.VARIANTS; needs two views
+    names: tuple[str, ...]  # of the terms of the loss
 
     @property
-    def network(self) -> TreeVAEModule | Subtree:
+    def network(self) -> Trainable:
         """What is trained."""
 
     def rows(self, index: Tensor) -> Tensor:
@@ -55,6 +76,17 @@ class Objective(Protocol):
     def look(self, index: Tensor, seeds: Sequence[int]) -> None:
         """Draw the views of the samples ``index`` that the next ``terms`` will see; one seed for each run."""
 
+    def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Loss:
+        """The loss on the samples ``index`` (run, batch) of those held."""
+
+
+class ElboObjective(Objective, Protocol):
+    """Trees with an ELBO, of which candidates can be compared."""
+
+    @property
+    def network(self) -> TreeVAEModule | Subtree:
+        """What is trained."""
+
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The terms of the loss on the samples ``index`` (run, batch) of those held."""
 
@@ -62,24 +94,17 @@ class Objective(Protocol):
         """The probability that each candidate of the one run sends a sample to its right child: (tree, sample)."""
 
 
-class WholeTree:
-    """All networks of a module, on all samples or on some: for each run as many ``rows``."""
+class OnSamples:
+    """The part of an objective that knows its samples as they are: all of them, or for each run as many ``rows``."""
 
     n_derived = 0
 
     def __init__(
-        self,
-        module: TreeVAEModule,
-        samples: Samples,
-        views: Views | None = None,
-        contrast: str | None = None,
-        rows: Sequence[Tensor] | None = None,
+        self, samples: Samples, n_runs: int, views: Views | None = None, rows: Sequence[Tensor] | None = None
     ) -> None:
-        self.network, self._samples, self.views, self.contrast = module, samples, views, contrast
+        self._samples, self.views = samples, views
         self._rows = None if rows is None else torch.stack(list(rows)).to(samples.device)  # (run, sample)
-        n = len(samples) if self._rows is None else self._rows.shape[1]
-        self.n_samples = [n] * module.nodes.layout.n_runs
-        self.noise_rows = _noise_rows(module.nodes.layout, module.arch.latent_dims)
+        self.n_samples = [len(samples) if self._rows is None else self._rows.shape[1]] * n_runs
         self._x = samples.x[:0]
         self._all_held = False
 
@@ -104,25 +129,43 @@ class WholeTree:
         if self.views is not None:
             self.views.draw(self._seen(index), seeds)
 
+    def _seen(self, index: Tensor) -> Tensor:
+        """The samples ``index`` (run, batch) of those held."""
+        return self._x[index if self._rows is None or not self._all_held else self._rows.gather(1, index)]
+
+
+class WholeTree(OnSamples):
+    """All networks of a module; with ``contrast``, one of contrastive.VARIANTS, views are compared as well."""
+
+    def __init__(
+        self,
+        module: TreeVAEModule,
+        samples: Samples,
+        views: Views | None = None,
+        contrast: str | None = None,
+        rows: Sequence[Tensor] | None = None,
+    ) -> None:
+        layout = module.nodes.layout
+        super().__init__(samples, layout.n_runs, views, rows)
+        self.network, self._contrast, self.n_trees = module, contrast, len(layout.trees)
+        self.names = _names(contrast)
+        self.noise_rows = _noise_rows(layout, module.arch.latent_dims)
+
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The whole ELBO."""
         x, nodes = self._seen(index) if self.views is None else self.views.held, self.network.nodes
         d = self.network.d(x)
         found = descent.infer(nodes, d, noise)
         elbo = descent.elbo(nodes, found, x)
-        if self.contrast is None:
+        if self._contrast is None:
             return Terms(elbo)
         log_reach = descent.log_reach(nodes, found.logit_q)[nodes.layout.router_rows]
         projections = self.network.bottom_up.projected(d)
-        return Terms(elbo, _contrast(self.contrast, projections, nodes.layout, found.logit_q, log_reach))
+        return Terms(elbo, _contrast(self._contrast, projections, nodes.layout, found.logit_q, log_reach))
 
     def right(self) -> Tensor:
         """Of first trees, whose root has two leaves: (tree, sample)."""
         return over(self.network, self._samples, self.network.reach)[:, 1::2].T
-
-    def _seen(self, index: Tensor) -> Tensor:
-        """The samples ``index`` (run, batch) of those held."""
-        return self._x[index if self._rows is None or not self._all_held else self._rows.gather(1, index)]
 
 
 class SubtreeOnSubset:
@@ -154,7 +197,8 @@ class SubtreeOnSubset:
         contrast: str | None = None,
     ) -> None:
         self.network, self._samples, self._modules = subtree, samples, [module.eval() for module in modules]
-        self.views, self.contrast, self._leaves = views, contrast, list(leaves)
+        self.views, self._contrast, self._leaves = views, contrast, list(leaves)
+        self.n_trees, self.names = len(subtree.nodes.layout.trees), _names(contrast)
         self._all_rows = list(rows)
         self.n_samples = [len(part) for part in rows]
         self._path = FrozenPath([(module.nodes, leaf) for module, leaf in zip(modules, leaves, strict=True)])
@@ -211,10 +255,10 @@ class SubtreeOnSubset:
         found = self.network.descend(evidence, z, noise[n_path:])
         nodes = self.network.nodes
         elbo = descent.elbo(nodes, found, x)
-        if self.contrast is None:
+        if self._contrast is None:
             return Terms(elbo)
         log_reach = evidence.log_reach.index_select(0, nodes.layout.run_of_trees)  # the roots are the only routers
-        return Terms(elbo, _contrast(self.contrast, None, nodes.layout, found.logit_q, log_reach))
+        return Terms(elbo, _contrast(self._contrast, None, nodes.layout, found.logit_q, log_reach))
 
     def unsplit(self, index: Tensor, noise: Sequence[Tensor]) -> Tensor:
         """What the leaf of the one run adds to the loss as it is, before it is split: (1, batch), of samples held."""
@@ -239,6 +283,10 @@ class SubtreeOnSubset:
         rows = torch.arange(len(x), device=x.device) if rows is None else rows.to(x.device)
         parts = rows.split(self._samples.chunk())
         return torch.cat([self._path.packed(self._modules[run].d(x[part]), run) for part in parts])
+
+
+def _names(contrast: str | None) -> tuple[str, ...]:
+    return TERMS if contrast is None else (*TERMS, *contrastive.CONTRASTS)
 
 
 def _contrast(
