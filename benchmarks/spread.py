@@ -31,7 +31,7 @@ from treevae.model.stack import LAYER_DEFAULTS
 from treevae.model.subtree import Evidence, FrozenPath
 from treevae.training import choosing, growing, objectives
 from treevae.training.events import CandidatesCompared
-from treevae.training.objectives import Objective
+from treevae.training.objectives import ElboObjective
 from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
 from treevae.training.samples import Samples
 
@@ -70,7 +70,7 @@ class Watched:
         self._classes, self.found = torch.from_numpy(classes), list[dict[str, Any]]()
 
     def __call__(
-        self, objective: Objective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
+        self, objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
     ) -> CandidatesCompared:
         compared = choosing.compare(objective, samples, stage, leaf, seed, plan)
         by_weight = {"loss": stage.kl_weight(stage.epochs - 1), "elbo": 1.0}
