@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "n_init": 1, "random_state": 0}
-RNG = np.random.default_rng(0)
-GREY = RNG.random((60, 9, 11)).astype(np.float32)
-COLOUR = RNG.random((60, 8, 10, 3))
-VECTORS = RNG.normal(5, 30, (60, 4))
+_RNG = np.random.default_rng(0)
+GREY = _RNG.random((60, 9, 11)).astype(np.float32)
+COLOUR = _RNG.random((60, 8, 10, 3))
+VECTORS = _RNG.normal(5, 30, (60, 4))
 
 
 def shaken(x: torch.Tensor) -> torch.Tensor:
