@@ -1,6 +1,7 @@
 """DeepECT: its losses and steps against plain loops, its tree against the rules, and groups that must be recovered."""
 
 import copy
+import json
 import math
 import pickle
 from itertools import pairwise
@@ -19,6 +20,7 @@ from treevae.baselines.deepect import DeepECT
 from treevae.baselines.embedded_tree import (
     Autoencoder,
     Clustering,
+    EmbeddedGrowth,
     Leaves,
     centre_loss,
     compression_loss,
@@ -28,10 +30,12 @@ from treevae.baselines.embedded_tree import (
 from treevae.fitting import Fitting
 from treevae.metrics import accuracy, dendrogram_purity
 from treevae.model.networks import Architecture
+from treevae.training.events import LeafChosen, LeafDied
 from treevae.training.loop import Training
 from treevae.training.plan import Stage
 from treevae.training.runfolder import ChangedRunError
 from treevae.training.samples import Samples
+from treevae.training.views import Views
 from treevae.tree import Tree
 
 TINY = {"latent_dim": 4, "network": "mlp", "pretrain_epochs": 10, "epochs": 12, "batch_size": 64, "learning_rate": 1e-3}
@@ -97,8 +101,7 @@ def loop_compression(z: Tensor, leaf: Tensor, centres: Tensor, leaves: Leaves) -
     return total / (max(n_nodes, 1) * len(z))
 
 
-@pytest.mark.parametrize("pruned", [None, 3, 4])
-@pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
+@pytest.mark.parametrize(("pruned", "told"), [(None, True), (3, True), (3, False), (4, True), (4, False)])
 def test_losses_and_gradients_are_those_of_plain_loops(pruned: int | None, told: bool) -> None:
     leaves = grown(0, 1, 0)
     known = copy.deepcopy(leaves)  # the tree that the loops go through
@@ -258,6 +261,7 @@ def test_pruning_keeps_centres_weights_and_numbers_together() -> None:
     rows = leaves.below[:, [leaves.places[leaf] for leaf in (1, 6, 4)]]
     assert rows.tolist() == [[1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 0, 1], *[[0, 0, 0]] * 4]
     leaves.split(6, torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+    assert leaves.weights[[leaves.places[7], leaves.places[8]]].tolist() == [1, 1]
     assert leaves.tree.children(6) == (7, 8)  # numbers are never used twice, places are
     assert len({*leaves.places.values()}) == 4 == leaves.alive.sum()
 
@@ -276,6 +280,108 @@ def test_a_leaf_without_samples_dies_by_its_weight() -> None:
     for _ in range(9):
         leaves.weigh(torch.tensor([places[0]]), 5.0)  # all are lighter than that: the heaviest stays
     assert leaves.dead() == [4]
+
+
+def test_a_step_leaves_out_what_has_died_and_weighs_samples_once() -> None:
+    module, x = module_of().eval(), torch.randn(8, 8)
+    views = Views(lambda batch: batch + 0.1, (8,), 1)
+    objective = Clustering(module, Samples(x, torch.device("cpu")), views, 1e-3, prune_below=0.1)
+    objective.hold_all()
+    leaves, index = module.leaves, torch.arange(8)[None]
+    for leaf in (0, 2):
+        leaves.split(leaf, torch.randn(3), torch.randn(3))
+    leaves.alive[leaves.places[3]], leaves.weights[leaves.places[3]] = 0, 7.0  # died in an earlier step
+    objective.look(index, [0])
+    z, before = module.embed(torch.cat([x, x + 0.1])), copy.deepcopy(leaves)
+    found = objective.terms(index, []).means()[:, 0]
+    leaf = nearest(z[:8], before.centres, before.alive).repeat(2)
+    before.prune(3)
+    assert found[1] == pytest.approx(float(loop_centre(z, leaf, before.centres, before)), rel=1e-5)
+    assert found[2] == pytest.approx(float(loop_compression(z.detach(), leaf, before.centres, before)), rel=1e-5)
+    assert leaves.weights.sum() == pytest.approx((float(before.weights.sum()) + 8) / 2)  # not 16
+
+
+def growth_of(
+    x: Tensor, seed: int = 5, prune_below: float = 3.0, augment: object = None, budget: int | None = None
+) -> EmbeddedGrowth:
+    settings = {"batch_size": 16, "split_every": 0.5, "pretrain_epochs": 1, "epochs": 4, "learning_rate": 1e-3}
+    schedule = DeepECT(6, prune_below=prune_below, **settings)._schedule()
+    samples = Samples(x, torch.device("cpu"), budget)
+    return EmbeddedGrowth(Architecture((8,), "mlp", "gaussian", (3,), ()), samples, schedule, augment, [seed])
+
+
+GROUPS = torch.from_numpy(nested(n=96)[0]).float()
+WINDOW = 96 * 8 * 2  # bytes, half of what the samples take
+
+
+@pytest.mark.parametrize("budget", [None, WINDOW], ids=["all held", "window"])
+@pytest.mark.parametrize("augment", [None, lambda x: x + 0.1 * torch.randn_like(x)], ids=["plain", "augmented"])
+def test_a_state_of_any_pause_leads_to_the_same_end(
+    budget: int | None, augment: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treevae.training.loop.PAUSE", 0.0)
+    whole, states, told = growth_of(GROUPS, augment=augment, budget=budget), [], []
+    for happened in whole.events():
+        if happened is None:
+            about, tensors = whole.state()
+            states.append((json.dumps(about), {name: value.clone() for name, value in tensors.items()}, len(told)))
+        else:
+            told.append(happened[1])
+    leaves = whole.module.leaves
+    died = [event for event in told if isinstance(event, LeafDied)]
+    assert died
+    assert len(leaves.tree.leaves) == 2 + sum(isinstance(e, LeafChosen) for e in told) - 1 - len(died)
+    assert len(leaves) == int(leaves.alive.sum())
+    assert set(whole.labels().tolist()) == set(range(len(leaves)))
+    for about, tensors, n_told in states:
+        again = growth_of(GROUPS, augment=augment, budget=budget)
+        again.restore(json.loads(about), tensors)
+        assert told[:n_told] + [happened[1] for happened in again.events() if happened is not None] == told
+        assert again.module.leaves.tree == leaves.tree
+        assert all(map(torch.equal, again.module.state_dict().values(), whole.module.state_dict().values()))
+    done = growth_of(GROUPS, augment=augment, budget=budget)
+    done.restore(*whole.state())
+    assert list(done.events()) == []
+    assert done.module.fixed_norms
+
+
+def test_samples_that_do_not_fit_on_the_device_make_no_difference() -> None:
+    held, visiting = growth_of(GROUPS), growth_of(GROUPS, budget=WINDOW)
+    assert list(held.events()) == list(visiting.events())
+    assert all(map(torch.equal, held.module.state_dict().values(), visiting.module.state_dict().values()))
+
+
+def test_another_seed_sees_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: dict[int, list[list[int]]] = {}
+    terms = Clustering.terms
+    for seed in (5, 6):
+        seen = orders.setdefault(seed, [])
+
+        def noted(self: Clustering, index: Tensor, noise: object, seen: list[list[int]] = seen) -> object:
+            seen.append(index[0].tolist())
+            return terms(self, index, noise)
+
+        monkeypatch.setattr(Clustering, "terms", noted)
+        list(growth_of(GROUPS, seed).events())
+    assert orders[5] != orders[6]
+    assert sorted(i for batch in orders[5][:6] for i in batch) == list(range(96))
+
+
+def test_leaves_without_samples_are_removed_at_the_end() -> None:
+    growth = growth_of(GROUPS, prune_below=1e-9)
+    list(growth.events())
+    leaves = growth.module.leaves
+    last, n = leaves.tree.leaves[-1], len(leaves)
+    leaves.centres[leaves.places[last]] = 1e6
+    assert list(growth._prune_empty()) == [(0, LeafDied(last))]
+    assert len(leaves) == n - 1
+
+
+def test_a_leaf_of_equal_samples_is_not_split() -> None:
+    X = np.repeat(np.random.default_rng(0).normal(size=(2, 8)), 20, 0)
+    with pytest.warns(ConvergenceWarning, match="leaves in the tree: 2"):
+        model = DeepECT(4, random_state=0, **TINY).fit(X)
+    assert sum(event["event"] == "LeafChosen" for event in model.history_) == 1
 
 
 def test_splits_come_when_they_are_due() -> None:
@@ -334,7 +440,7 @@ def test_a_fitted_model_can_be_pickled(fitted: tuple[DeepECT, np.ndarray, np.nda
     model, X, _ = fitted
     written = pickle.dumps(model)
     np.testing.assert_array_equal(pickle.loads(written).predict(X), model.labels_)
-    assert len(written) < 20 * sum(parameter.nbytes for parameter in model.module_.parameters())
+    assert len(written) < 2 * sum(parameter.nbytes for parameter in model.module_.parameters())
 
 
 def test_predict_takes_the_nearest_leaf(fitted: tuple[DeepECT, np.ndarray, np.ndarray]) -> None:

@@ -1,6 +1,7 @@
 """The estimator: what it takes, what it gives, and what a fit leaves behind."""
 
 import json
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 import treevae
 from treevae import TreeVAE, load
 from treevae.data.synthetic import hierarchy
+from treevae.fitting import Fitting
 from treevae.metrics import accuracy
 from treevae.training.growing import Grove
 
@@ -276,3 +278,20 @@ def test_an_interrupt_keeps_the_tree_grown_so_far(monkeypatch):
         model.fit(VECTORS)
     assert len(model.tree_.leaves) == 2
     assert model.predict(VECTORS).shape == (60,)
+
+
+def test_an_interrupt_after_the_last_pause_is_not_lost(monkeypatch, tmp_path):
+    over, grow = [], Fitting._grow
+
+    @contextmanager
+    def interrupts():
+        yield lambda: bool(over)
+
+    monkeypatch.setattr("treevae.fitting._interrupts", interrupts)
+    monkeypatch.setattr(Fitting, "_grow", lambda *arguments: (grow(*arguments), over.append(True)))
+    model = TreeVAE(**SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(VECTORS, checkpoint=tmp_path)
+    monkeypatch.undo()
+    again = TreeVAE(**SMALL).fit(VECTORS, checkpoint=tmp_path)  # all was saved
+    np.testing.assert_array_equal(model.predict_proba(VECTORS), again.predict_proba(VECTORS))

@@ -41,15 +41,16 @@ def test_deepect_is_extended_by_augmentation_in_contrastive_experiments_alone(mo
     made = []
 
     def made_with(*arguments, **settings):
-        made.append(settings["augment"])
+        made.append(settings.get("augment"))
         raise ValueError("enough")
 
     plain = DeepECT()
     monkeypatch.setattr("treevae.baselines.deepect.DeepECT", lambda *a, **s: made_with(*a, **s) if s else plain)
     for data in ("omniglot5", "cifar10", "mnist"):
         with pytest.raises(ValueError, match="enough"):
-            list(METHODS["deepect"].fit(Job((cell_of(data=data, method="deepect"),)), load("digits"), CPU))
+            list(METHODS["deepect"].fit(Job((METHODS["deepect"].cell(data, {}, 1.0, 0),)), load("digits"), CPU))
     assert made == [None, "cifar", None]
+    assert "augment" not in METHODS["deepect"].cell("omniglot5", {}, 1.0, 0).settings  # a record says what was done
     assert RECIPES["omniglot5"]["augment"] == "omniglot"  # which TreeVAE learns from
 
 

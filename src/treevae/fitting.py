@@ -106,6 +106,8 @@ class Fitting(Generic[G]):
             self._save(growing, states)  # a folder that cannot be written is found out now, not after hours
             self._grow(growing, states, interrupted)
             self._try_to_save(growing, states)
+            if interrupted():  # after the last pause: what was fitted is whole, but the caller wants to stop
+                raise KeyboardInterrupt
 
     def _check_same(self, found: State, fixed_seeds: bool) -> None:
         """Raise unless a state is of this run; take its seeds if none were asked for."""
@@ -177,6 +179,7 @@ def _interrupts() -> Iterator[Any]:
 
     def note(number: int, frame: Any) -> None:
         noted.set()
+        log.warning("interrupted: stopping as soon as the state is saved; once more stops at once, without it")
         signal.signal(signal.SIGINT, before)
 
     with ExitStack() as stack:

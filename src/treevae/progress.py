@@ -85,7 +85,8 @@ class Progress:
         match event:
             case EpochEnded() | EmbeddingEpochEnded():
                 self._done[run] = event.progress
-                where = event.stage if event.leaf is None or several else f"{event.stage} of node {event.leaf}"
+                leaf = event.leaf if isinstance(event, EpochEnded) else None
+                where = event.stage if leaf is None or several else f"{event.stage} of node {leaf}"
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
                 self.at(sum(self._done) / len(self._done), description, event.summary)
             case LeafChosen():
@@ -100,6 +101,6 @@ class Progress:
             case LeafPruned():
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case LeafDied():
-                self.say(f"{who}pruned node {event.leaf}, which got no samples any more")
+                self.say(f"{who}pruned node {event.leaf}, which got too few samples")
             case TreeChanged():
                 self.say(f"{who}leaves: {len(event.tree.leaves)}")

@@ -25,7 +25,7 @@ from ..training.plan import Stage
 from ..training.samples import LIGHT_CHUNK, Samples, over
 from ..training.views import Augment
 from ..tree import Tree
-from .embedded_tree import Growth, Schedule, nearest
+from .embedded_tree import EmbeddedGrowth, Schedule, nearest
 
 LIKELIHOODS = ("auto", "bernoulli", "gaussian")
 
@@ -142,7 +142,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
         identity = {} if checkpoint is None else like._identity(self.get_params(deep=False), X, x, form, arch)
         samples = Samples(x, device_of(self.device), largest=arch.largest_activation)
-        make = partial(Growth, arch, samples, self._schedule(), like._augmentation())
+        make = partial(EmbeddedGrowth, arch, samples, self._schedule(), like._augmentation())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         fitting = Fitting(make, [seed], identity, self.verbose)
         fitting.run(checkpoint, save_every, isinstance(self.random_state, Integral))
@@ -152,14 +152,11 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         module, leaves = growth.module, growth.module.leaves
         for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
             parameter.data = parameter.data.clone()
-        found = nearest(growth.embedding(), leaves.in_order(leaves.centres)).cpu().numpy()
-        for empty in np.setdiff1d(np.arange(len(leaves)), found)[::-1]:  # every label must occur
-            leaves.prune(leaves.tree.leaves[int(empty)])
         self._form, self._units, self.module_ = form, units, module.eval()
         (self.history_,), (self.seconds_,) = fitting.histories, fitting.seconds
         self.tree_: Tree = leaves.tree
         self.centres_: np.ndarray = leaves.in_order(leaves.centres).cpu().numpy()
-        self.labels_: np.ndarray = np.unique(found, return_inverse=True)[1]
+        self.labels_: np.ndarray = growth.labels().cpu().numpy()
         self.n_features_in_: int = reader.n_features_in_
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
         if hasattr(reader, "feature_names_in_"):

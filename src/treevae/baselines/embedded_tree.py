@@ -44,7 +44,7 @@ from ..tree import Tree
 
 KMEANS_STARTS = 20  # of the 2-means that splits a leaf, ClustPy's number
 SPLIT = -1  # what the seed is mixed with for it
-TINY = 1e-30  # a weight that no living leaf has
+TINY = 1e-30  # keeps nodes without a living leaf from dividing by 0
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,13 @@ class Leaves(nn.Module):
             self.places[child] = place
             self.centres[place], self.weights[place], self.alive[place] = centre, 1, 1
             self.mean[place], self.square[place], self.steps[place] = 0, 0, 0
-        self._look()
+        self._find_below()
 
     def prune(self, leaf: int) -> None:
         """Remove a leaf; its sibling takes what comes to their parent."""
         self.tree = self.tree.prune(leaf)
         self.alive[self.places.pop(leaf)] = 0
-        self._look()
+        self._find_below()
 
     def dead(self) -> list[int]:
         """The leaves of the tree that have died since."""
@@ -141,14 +141,14 @@ class Leaves(nn.Module):
         heaviest = (self.weights * self.alive).max()
         self.alive.mul_(self.weights >= heaviest.clamp(max=prune_below))
 
-    def _look(self) -> None:
+    def _find_below(self) -> None:
         """Find which leaves are below each node that has a sibling."""
         nodes = [child for node in self.tree.routers for child in self.tree.children(node)]
         self.below.zero_()
         for row, node in enumerate(nodes):
             self.below[row, [self.places[leaf] for leaf in self.tree.leaves_below(node)]] = 1
 
-    def stand(self, tree: Tree, places: dict[int, int]) -> None:
+    def set_tree(self, tree: Tree, places: dict[int, int]) -> None:
         """Say which tree the values are of, that were loaded."""
         if set(places) != set(tree.leaves) or len({*places.values()} & {*range(len(self.weights))}) != len(places):
             raise ValueError(f"places={places} are not those of the leaves {tree.leaves}")
@@ -279,7 +279,7 @@ class Clustering(Pretraining):
     def __init__(
         self, module: Autoencoder, samples: Samples, views: Views | None, rate: float, prune_below: float
     ) -> None:
-        super().__init__(module, samples, views)
+        super().__init__(module, samples, views)  # the rate is of the centres, in all epochs
         self._rate, self._prune_below = rate, prune_below
 
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Losses:
@@ -297,8 +297,8 @@ class Clustering(Pretraining):
         return Losses(torch.stack([reconstruction, centre.detach(), compression])[:, None])
 
 
-class Growth:
-    """One fit: two stages of the loop, and splits between epochs of the second."""
+class EmbeddedGrowth:
+    """One fit: two stages of the loop, splits between epochs of the second, and in the end no leaf without samples."""
 
     def __init__(
         self,
@@ -335,6 +335,8 @@ class Growth:
                 if not done.last:
                     yield from self._grow(done.epoch + 1)
             self._training, self._at = None, self._at + 1
+            if self._at == len(self._stages):
+                yield from self._prune_empty()
 
     def state(self) -> State:
         """What :meth:`restore` needs, as JSON-able values and tensors; only in a pause."""
@@ -352,13 +354,18 @@ class Growth:
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Stand where another fit with the same samples, schedule and seed stood."""
         self._at = int(about["stage"])
+        self.module.fixed_norms = self._clustering
         if "training" in about:
             self._training = self._begin()
             self._training.restore(about["training"], below("training.", tensors))
         else:
             self.module.load_state_dict(below("module.", tensors))
         places = {int(leaf): int(place) for leaf, place in about["places"]}
-        self.module.leaves.stand(Tree.from_json(about["tree"]), places)
+        self.module.leaves.set_tree(Tree.from_json(about["tree"]), places)
+
+    @property
+    def _clustering(self) -> bool:
+        return self._at > 0
 
     def _begin(self) -> Training:
         """The training of the present stage."""
@@ -367,9 +374,9 @@ class Growth:
         if self._augment is not None:
             views = Views(self._augment, module.arch.input_shape, 1)
         # the norms are fixed once clustering begins, so that a sample has one embedding, in any company
-        module.fixed_norms = stage is rules.clustering
+        module.fixed_norms = self._clustering
         objective = Pretraining(module, samples, views)
-        if module.fixed_norms:
+        if self._clustering:
             objective = Clustering(module, samples, views, stage.learning_rate, rules.prune_below)
         return Training(objective, samples, stage, rules.batch_size, [mixed(self._seed, self._at)])
 
@@ -391,9 +398,9 @@ class Growth:
         Each is the one with the largest sum of squared distances whose samples are not all the same.
         """
         leaves = self.module.leaves
-        due = self._schedule.splits_due(epoch, len(leaves)) if self.module.fixed_norms else 0
+        due = self._schedule.splits_due(epoch, len(leaves)) if self._clustering else 0
         for _ in range(due):
-            z, centres = self.embedding(), leaves.in_order(leaves.centres)
+            z, centres = self._embedding(), leaves.in_order(leaves.centres)
             of = nearest(z, centres)
             for k in squared_sums(z, of, centres).argsort(descending=True).tolist():
                 inside = z[of == k].double()
@@ -409,6 +416,18 @@ class Growth:
             leaves.split(leaf, *torch.from_numpy(kmeans.cluster_centers_).to(z))
             yield 0, LeafChosen(leaf, len(inside))
 
-    def embedding(self) -> Tensor:
-        """Of all samples, (sample, latent)."""
+    def _prune_empty(self) -> Iterator[tuple[int, Event]]:
+        """Remove the leaves that no sample is nearest to."""
+        leaves = self.module.leaves
+        won = self.labels().bincount(minlength=len(leaves)).tolist()
+        for leaf in [leaf for leaf, n in zip(leaves.tree.leaves, won, strict=True) if not n]:
+            leaves.prune(leaf)
+            yield 0, LeafDied(leaf)
+
+    def labels(self) -> Tensor:
+        """The leaf of each sample, numbered from left to right."""
+        leaves = self.module.leaves
+        return nearest(self._embedding(), leaves.in_order(leaves.centres))
+
+    def _embedding(self) -> Tensor:
         return over(self.module, self._samples, self.module.embed, LIGHT_CHUNK)

@@ -59,6 +59,7 @@ class Method:
     fit: Fit
     uses: tuple[str, ...] | None = None  # of the recipe's parameters; None is all of them
     own: Mapping[str, Any] = field(default_factory=dict)  # settings that no recipe has
+    if_contrastive: tuple[str, ...] = ()  # of these, those that it uses in contrastive experiments alone
     seeded: bool = True  # else one seed stands for all
     together: tuple[str, ...] = ()  # "seed" or settings: one fit serves cells that differ in nothing else
     keeps_state: bool = False  # whether a fit that was ended goes on where it was; else it starts anew
@@ -73,6 +74,8 @@ class Method:
         """The cell of a data set with changes to its recipe."""
         settings = scaled(data, changes, scale)
         used = settings if self.uses is None else {name: settings[name] for name in self.uses if name in settings}
+        if not used.get("contrastive_weight"):
+            used = {name: value for name, value in used.items() if name not in self.if_contrastive}
         return Cell(data, self.name, used | dict(self.own), float(scale), seed)
 
 
@@ -155,14 +158,11 @@ def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
     from .records import record_of_labels
 
     plain, (cell,) = DeepECT(), job.cells
-    settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "augment")}
-    # its extension by augmented samples is the paper's in the contrastive experiments alone
-    augment = cell.settings.get("augment") if settings.pop("contrastive_weight", 0) else None
+    settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "contrastive_weight")}
     epochs = _epochs(plain.epochs, cell)
     model = DeepECT(
         cell.settings["n_leaves"],
         **settings,
-        augment=augment,
         pretrain_epochs=_epochs(plain.pretrain_epochs, cell),
         epochs=epochs,
         split_every=plain.split_every * epochs / plain.epochs,  # a shortened run has as many splits
@@ -232,7 +232,8 @@ METHODS: dict[str, Method] = {
             keeps_state=True,
             gpu=True,
         ),
-        Method("deepect", fit_deepect, uses=OF_DEEPECT, keeps_state=True, gpu=True),
+        # its extension by augmented samples is the paper's in the contrastive experiments alone
+        Method("deepect", fit_deepect, uses=OF_DEEPECT, if_contrastive=("augment",), keeps_state=True, gpu=True),
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),
         # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too

@@ -32,7 +32,7 @@ class NodeStack(nn.Module):
 
 
 class Trainable(nn.Module):
-    """A module that is made of stacks, and of nothing else that is trained."""
+    """A module whose parameters are all in stacks."""
 
     def stacks(self) -> Iterator[tuple[NodeStack, tuple[int, ...]]]:
         """All stacks, each with the tree of every one of its rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ..model.module import TreeVAEModule
 from ..tree import Tree
@@ -38,7 +37,6 @@ class EpochEnded:
 class EmbeddingEpochEnded:
     """Means over an epoch of an autoencoder whose embedding is clustered; before it is, of the reconstruction alone."""
 
-    leaf: ClassVar[None] = None  # always all of it is trained
     stage: str
     epoch: int  # from 1
     epochs: int
@@ -60,7 +58,7 @@ class LeafChosen:
     """A leaf is about to be split."""
 
     leaf: int
-    samples: int  # that its subtree will be trained on
+    samples: int  # that it is split by
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class LeafPruned:
 
 @dataclass(frozen=True)
 class LeafDied:
-    """A leaf that has got no samples for some steps was removed."""
+    """A leaf that got too few samples, or none at the end, was removed."""
 
     leaf: int
 

@@ -77,7 +77,11 @@ class Objective(Protocol):
         """Draw the views of the samples ``index`` that the next ``terms`` will see; one seed for each run."""
 
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Loss:
-        """The loss on the samples ``index`` (run, batch) of those held."""
+        """The loss on the samples ``index`` (run, batch) of those held.
+
+        Asked once a step. What a step changes besides the parameters, as norms do their statistics, it may change here:
+        floating buffers of the network, in place.
+        """
 
 
 class ElboObjective(Objective, Protocol):
