@@ -39,6 +39,22 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     assert "Nothing is recorded" not in text
 
 
+@pytest.mark.parametrize("method", ["treevae", "deepect"])
+def test_run_says_what_goes_on(method, tmp_path, monkeypatch):
+    def interrupt(self, event, run):
+        raise KeyboardInterrupt
+
+    options = ("--method", method, "--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr("treevae.fitting.Progress.show", interrupt)
+        said = treevae("paper", "run", "digits", *options, code=130)
+    assert "Begun earlier" not in said
+    assert said.splitlines()[-1].endswith("the same command goes on from here.")
+    said = treevae("paper", "run", "digits", *options)
+    assert f"Begun earlier, and goes on from its state: digits-{method}" in said
+    assert "All 1 cells are in" in said
+
+
 def test_show_names_what_was_begun_and_is_not_finished(tmp_path, tiny):
     folder = Store(tmp_path).begin(Job((small(0), small(2))))
     assert "Begun" not in treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)  # no state yet
@@ -175,7 +191,7 @@ def test_without_its_data_no_record_is_put_aside(tmp_path):
 def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
     options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
-    assert "All 4 cells are in" in treevae("paper", "run", "digits", *options)
+    assert "All 6 cells are in" in treevae("paper", "run", "digits", *options)
     assert "not run" not in treevae("paper", "show", "digits", *options[2:6])
 
 

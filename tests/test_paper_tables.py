@@ -218,7 +218,12 @@ def test_a_table_of_another_scale_says_so(tmp_path):
     assert "▲" not in text
     assert all(said in one for one in (text, (tmp_path / "a.md").read_text(), (tmp_path / "b.tex").read_text()))
     assert not (tmp_path / "tables").exists()
-    assert "50.0" not in treevae("paper", "show", "sizes", "--results", tmp_path)
+    text = treevae("paper", "show", "sizes", "--results", tmp_path)
+    assert "50.0" not in text
+    assert "no file was written" in text
+    assert not (tmp_path / "tables").exists()
+    fabricate(Store(tmp_path), cell_of(), ACC=51.0)
+    assert said not in treevae("paper", "show", "sizes", "--results", tmp_path)
     assert said not in (tmp_path / "tables" / "sizes.md").read_text()
 
 

@@ -169,6 +169,10 @@ def run_table(
         )
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale} --root DATA"])
+    begun = {job.name for job in store.started()}
+    for job in jobs:
+        if job.name in begun:
+            typer.echo(f"Begun earlier, and goes on from its state: {job.name}")
     where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
@@ -213,7 +217,7 @@ def show_table(
 
     Every figure is marked as better (▲) or worse (▼) than the paper's mean, or the same to the digits printed (=). What
     has no record says "not run", what its record lacks "not recorded". The table is also written in Markdown and in
-    LaTeX, into the store's folder tables.
+    LaTeX, into the store's folder tables, once there is a figure.
 
     \b
     Example:
@@ -232,13 +236,15 @@ def show_table(
     in_markdown = markdown or results / "tables" / f"{stem}.md"
     in_latex = latex or results / "tables" / f"{stem}.tex"
     typer.echo(as_text(chosen, found, scale))
-    write_whole(in_markdown, as_markdown(chosen, found, scale))
-    write_whole(in_latex, as_latex(chosen, found, scale))
-    typer.echo(f"\nWrote {in_markdown}, {in_latex}")
-    if not any(figure.seeds for line in found for figure in line.figures):
+    if any(figure.seeds for line in found for figure in line.figures):
+        write_whole(in_markdown, as_markdown(chosen, found, scale))
+        write_whole(in_latex, as_latex(chosen, found, scale))
+        typer.echo(f"\nWrote {in_markdown}, {in_latex}")
+    else:
         others = store.scales({row.data for row in chosen.rows})
         shows = " or ".join(f"treevae paper show {table}{_options(results, other)}" for other in others)
-        typer.echo(f"Nothing is recorded at scale {scale:g}" + (f", but at others: {shows}" if others else ""))
+        but = f", but at others: {shows}" if others else ""
+        typer.echo(f"\nNothing is recorded at scale {scale:g}{but}; no file was written.")
     _tell_begun(chosen, store, scale)
 
 

@@ -206,6 +206,8 @@ ATTRIBUTES = (
 DIGITS = """
 digits treevae – – – –
 digits vae – – – –
+digits laddervae – – – –
+digits deepect – – – –
 digits agg – – – –
 digits bisecting – – – –
 """
