@@ -347,7 +347,8 @@ def test_a_state_of_any_pause_leads_to_the_same_end(
 
 def test_samples_that_do_not_fit_on_the_device_make_no_difference() -> None:
     held, visiting = growth_of(GROUPS), growth_of(GROUPS, budget=WINDOW)
-    assert list(held.events()) == list(visiting.events())
+    told = [[happened for happened in growth.events() if happened is not None] for growth in (held, visiting)]
+    assert told[0] == told[1]
     assert all(map(torch.equal, held.module.state_dict().values(), visiting.module.state_dict().values()))
 
 

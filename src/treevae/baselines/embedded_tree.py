@@ -129,7 +129,7 @@ class Leaves(nn.Module):
         self.mean.lerp_(gradient, 1 - ADAM_BETAS[0])
         self.square.lerp_(gradient.square(), 1 - ADAM_BETAS[1])
         mean, square = (
-            value / (1 - beta**self.steps)[:, None]
+            value / -torch.expm1(self.steps * math.log(beta))[:, None]  # 1 - beta ** steps
             for value, beta in zip((self.mean, self.square), ADAM_BETAS, strict=True)
         )
         self.centres -= rate * mean / (square.sqrt() + ADAM_EPSILON)
