@@ -29,6 +29,7 @@ from .parameters import architecture, check_parameters, check_save_every, device
 from .recipes import RECIPES
 from .saving import Fitted, plain, restored_fit, restored_parameters, write
 from .training import checkpoint as files
+from .training.adam import give_back
 from .training.events import LeafChosen
 from .training.growing import Grove
 from .training.loop import out_of_memory
@@ -314,8 +315,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             found = zip(models, modules, fitting.histories, fitting.seconds, strict=True)
             for model, module, history, seconds in found:
                 if module is not None:
-                    for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
-                        parameter.data = parameter.data.clone()
+                    give_back(module)
                     labels = over(module, samples, _winners(module)).cpu().numpy()
                     model._keep(Fitted(module.eval(), plan, labels, history, seconds, form, units, names))
 

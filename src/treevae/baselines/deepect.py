@@ -21,6 +21,7 @@ from ..data.units import Units
 from ..estimator import TreeVAE
 from ..fitting import Fitting
 from ..parameters import architecture, check_parameters, check_save_every, device_of
+from ..training.adam import give_back
 from ..training.plan import Stage
 from ..training.samples import LIGHT_CHUNK, Samples, over
 from ..training.views import Augment
@@ -150,8 +151,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         growth = fitting.growing
         assert growth is not None
         module, leaves = growth.module, growth.module.leaves
-        for parameter in module.parameters():  # they were views of one vector, which pickle would repeat
-            parameter.data = parameter.data.clone()
+        give_back(module)
         self._form, self._units, self.module_ = form, units, module.eval()
         (self.history_,), (self.seconds_,) = fitting.histories, fitting.seconds
         self.tree_: Tree = leaves.tree
