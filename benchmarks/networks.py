@@ -26,6 +26,7 @@ from treevae.model.subtree import Subtree
 from treevae.recipes import RECIPES
 from treevae.training.engine import keep_memory
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
+from treevae.training.plan import Contrast
 from treevae.training.samples import Samples
 from treevae.training.views import Views
 from treevae.tree import balanced
@@ -65,7 +66,7 @@ def main() -> None:
 
     for name, arch in ((name, architecture(name)) for name in SHAPES):
         augment = RECIPES[name].get("augment")
-        contrast = "both" if arch.n_projections else None
+        contrast = Contrast("both", RECIPES[name]["contrastive_weight"]) if arch.n_projections else None
         batch = 128 if contrast else 256
 
         def views(augment: Any = augment, arch: Architecture = arch, contrast: Any = contrast) -> Views | None:

@@ -24,7 +24,7 @@ from treevae.training.engine import Stepper
 from treevae.training.growing import Grove
 from treevae.training.loop import Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
-from treevae.training.plan import Plan, Stage
+from treevae.training.plan import Contrast, Plan, Stage
 from treevae.training.samples import Samples
 from treevae.training.views import Views
 from treevae.tree import Tree, balanced
@@ -378,14 +378,14 @@ def test_a_captured_contrastive_step_is_the_step(kind, monkeypatch):
     for graphs in (True, False):
         trees = [Tree().split(0).split(1)] * (2 if kind == "stacked" else 1)
         module = TreeVAEModule(RESNET, trees, torch.Generator().manual_seed(0)).to(GPU)
-        views = Views(AUGMENTATIONS["cifar"], RESNET.input_shape, 2)
+        views, pull = Views(AUGMENTATIONS["cifar"], RESNET.input_shape, 2), Contrast("both", 100.0)
         if kind == "subtree":
             new = Subtree.new(RESNET, module.bottom_up.d_dims, 1, 2, torch.Generator().manual_seed(1)).to(GPU)
-            objective = SubtreeOnSubset([module], [2], new, data, [torch.arange(128, device=GPU)], views, "both")
+            objective = SubtreeOnSubset([module], [2], new, data, [torch.arange(128, device=GPU)], views, pull)
         else:
-            objective = WholeTree(module, data, views, "both")
+            objective = WholeTree(module, data, views, pull)
         before = weights(objective.network)
-        training = Training(objective, data, stage, 32, [7, 8] if kind == "stacked" else [7], 100.0)
+        training = Training(objective, data, stage, 32, [7, 8] if kind == "stacked" else [7])
         if not graphs:
             monkeypatch.setattr(Stepper, "_capture", lambda self: None)
         means = [done.means for done in training.run() if done is not None]

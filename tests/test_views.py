@@ -20,7 +20,7 @@ from treevae.training.events import CandidatesCompared, EpochEnded, LeafChosen, 
 from treevae.training.growing import Grove
 from treevae.training.loop import Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
-from treevae.training.plan import Plan, Stage
+from treevae.training.plan import Contrast, Plan, Stage
 from treevae.training.samples import Samples
 from treevae.training.views import Views
 from treevae.tree import Tree
@@ -186,9 +186,9 @@ def test_a_step_sees_batch_size_rows(weight, rows, n_views, monkeypatch):
 class Watched:
     """One step of a training in float64: what it saw, the noise it drew and the gradients it found."""
 
-    def __init__(self, objective: WholeTree | SubtreeOnSubset, samples: Samples, weight: float) -> None:
+    def __init__(self, objective: WholeTree | SubtreeOnSubset, samples: Samples) -> None:
         stage = Stage("s", 1, kl_step=0.0, kl_start=0.3, learning_rate=0.0, drop_after=9, weight_decay=0.0)
-        training = Training(objective, samples, stage, len(samples), [5], weight)
+        training = Training(objective, samples, stage, len(samples), [5])
         stepper = training._stepper
         draw, step = stepper._noise.draw, stepper.adam.step
 
@@ -226,7 +226,7 @@ def test_a_step_minimises_the_elbo_and_the_contrastive_loss(variant):
         module = TreeVAEModule(arch, [THREE], torch.Generator().manual_seed(0))
         twin = Twin(module.train())
         projections = [plain(part, 0) for part in module.bottom_up.projections]
-    step = Watched(WholeTree(module, samples, Views(noisy, (5,), 2), variant), samples, 10.0)
+    step = Watched(WholeTree(module, samples, Views(noisy, (5,), 2), Contrast(variant, 10.0)), samples)
     assert step.x.shape == (18, 5)
 
     kl_root, below = twin.elbo(step.x, noise_by_node(module, step.noise))
@@ -268,9 +268,9 @@ def test_a_step_of_a_subtree_minimises_its_share_and_the_contrast_of_its_router(
             grown = TreeVAEModule(PROJECTED, [THREE], torch.Generator().manual_seed(0)).eval()
             grown.attach(leaf, subtree, candidate)
             twins.append(Twin(grown))
-        views = Views(noisy, (5,), 2)
-        objective = SubtreeOnSubset([module], [leaf], subtree, samples, [torch.arange(9)], views, "both")
-    step = Watched(objective, samples, 10.0)
+        views, contrast = Views(noisy, (5,), 2), Contrast("both", 10.0)
+        objective = SubtreeOnSubset([module], [leaf], subtree, samples, [torch.arange(9)], views, contrast)
+    step = Watched(objective, samples)
     path = module.path_to(leaf)
     evidence = path.unpacked(path.packed(module.d(step.x))[None])
     z, reach = path.sample(evidence.heads, step.noise[:2])[0], evidence.log_reach[0].exp()
@@ -302,9 +302,9 @@ def test_a_step_of_a_subtree_minimises_its_share_and_the_contrast_of_its_router(
 def test_training_pulls_views_together():
     samples = data(160)
     module = TreeVAEModule(PROJECTED, [Tree().split(0)], torch.Generator().manual_seed(0))
-    objective = WholeTree(module, samples, Views(noisy, (5,), 2), "bottom_up")
+    objective = WholeTree(module, samples, Views(noisy, (5,), 2), Contrast("bottom_up", 10.0))
     stage = Stage("s", 8, kl_step=0.0, learning_rate=3e-3, drop_after=99)
-    done = [d.means["contrast_bottom_up"] for d in Training(objective, samples, stage, 32, [0], 10.0).run() if d]
+    done = [d.means["contrast_bottom_up"] for d in Training(objective, samples, stage, 32, [0]).run() if d]
     assert done[-1] < done[0] - 0.1
 
 

@@ -240,7 +240,7 @@ class Losses(NamedTuple):
 
     values: Tensor  # (term, 1)
 
-    def total(self, kl_weight: Tensor, contrastive_weight: float) -> Tensor:
+    def total(self, kl_weight: Tensor) -> Tensor:
         """Their sum."""
         return self.values.sum()
 

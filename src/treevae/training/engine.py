@@ -114,20 +114,11 @@ class Stepper:
         One for each run.
     weight_decay : float
         L2.
-    contrastive_weight : float
-        Of the objective's contrastive loss, if it has one.
     """
 
-    def __init__(
-        self,
-        objective: Objective,
-        batch_size: int,
-        seeds: Sequence[int],
-        weight_decay: float,
-        contrastive_weight: float = 0.0,
-    ) -> None:
+    def __init__(self, objective: Objective, batch_size: int, seeds: Sequence[int], weight_decay: float) -> None:
         self._objective, self._network = objective, objective.network
-        self._seeds, self._contrastive_weight, self.tick = list(seeds), contrastive_weight, 0
+        self._seeds, self.tick = list(seeds), 0
         n_runs, n_trees = len(objective.n_samples), objective.n_trees
         device = next(self._network.parameters()).device
         self._batch = torch.arange(batch_size, device=device)
@@ -173,8 +164,7 @@ class Stepper:
 
     def _step(self) -> None:
         terms = self._objective.terms(self._index(), self._noise.draw())
-        loss = terms.total(self.kl_weight, self._contrastive_weight)
-        self.adam.step(torch.autograd.grad(loss, self.adam.parameters))
+        self.adam.step(torch.autograd.grad(terms.total(self.kl_weight), self.adam.parameters))
         self.totals += terms.means()
         self.cursor += len(self._batch)
 

@@ -23,7 +23,7 @@ from .engine import mixed
 from .events import EpochEnded, Event, LeafChosen, SplitMended, SplitTried, TreeChanged
 from .loop import EpochDone, Training, below
 from .objectives import ElboObjective, SubtreeOnSubset, WholeTree
-from .plan import Plan, Stage, Work
+from .plan import Contrast, Plan, Stage, Work
 from .samples import Samples
 from .views import Augment, Views
 
@@ -446,13 +446,11 @@ class Grove:
         ]
         network = networks[0] if len(networks) == 1 else _joined(networks).to(self.samples.device)
         plan, views = self.plan, None
-        contrast = plan.contrastive_loss if plan.contrastive_weight > 0 else None
         if self._augment is not None:
-            views = Views(self._augment, runs[0].module.arch.input_shape, 1 if contrast is None else 2)
-        objective = objective_of(runs, self._tasks, network, self.samples, views, contrast)
+            views = Views(self._augment, runs[0].module.arch.input_shape, 1 if plan.contrast is None else 2)
+        objective = objective_of(runs, self._tasks, network, self.samples, views, plan.contrast)
         seeds = [task.seed for task in self._tasks]
-        stage, weight = self._tasks[0].stage, plan.contrastive_weight
-        return Training(objective, self.samples, stage, plan.samples_per_step, seeds, weight)
+        return Training(objective, self.samples, self._tasks[0].stage, plan.samples_per_step, seeds)
 
     def _taken_out(self, network: Trainable, run: int) -> TreeVAEModule | Subtree:
         """What was trained for one of the members."""
@@ -487,7 +485,7 @@ def objective_of(
     network: TreeVAEModule | Subtree,
     samples: Samples,
     views: Views | None = None,
-    contrast: str | None = None,
+    contrast: Contrast | None = None,
     compare: bool = False,
 ) -> ElboObjective:
     """What the runs' tasks minimise with a network that trains them all, or ``compare`` its candidates by."""

@@ -59,18 +59,10 @@ class Training:
         Samples in a step, each in as many views as the objective has. A last short batch is dropped.
     seeds : sequence of int
         One for each run.
-    contrastive_weight : float
-        Of the objective's contrastive loss, if it has one.
     """
 
     def __init__(
-        self,
-        objective: Objective,
-        samples: Samples,
-        stage: Stage,
-        batch_size: int,
-        seeds: Sequence[int],
-        contrastive_weight: float = 0.0,
+        self, objective: Objective, samples: Samples, stage: Stage, batch_size: int, seeds: Sequence[int]
     ) -> None:
         self.objective, self.stage, self.seeds = objective, stage, list(seeds)
         self._batch_size = min(batch_size, *objective.n_samples)
@@ -86,7 +78,7 @@ class Training:
                     f"{len(self.seeds)} runs side by side need more of the device's memory than is free now"
                 )
             self._ahead = Ahead(samples)
-        self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay, contrastive_weight)
+        self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay)
 
     def run(self) -> Iterator[EpochDone | None]:
         """Train to the end of the stage; None is a pause, in which :meth:`state` may be asked for."""

@@ -17,6 +17,7 @@ from ..model.layout import Layout, NodeKey
 from ..model.module import TreeVAEModule
 from ..model.stack import Trainable, frozen_row
 from ..model.subtree import FrozenPath, Subtree
+from .plan import Contrast
 from .samples import Samples, over
 from .views import Views
 
@@ -26,8 +27,8 @@ NoiseRows = list[tuple[list[int], int]]  # for each tensor of noise: the run of 
 class Loss(Protocol):
     """What a step says of its samples."""
 
-    def total(self, kl_weight: Tensor, contrastive_weight: float) -> Tensor:
-        """What is minimised, of all trees together; ``kl_weight`` has one for each tree."""
+    def total(self, kl_weight: Tensor) -> Tensor:
+        """What is minimised, of all trees together; ``kl_weight``, of the stage, has one for each tree."""
 
     def means(self) -> Tensor:
         """The mean of each term over the batch, (term, tree), as ``Objective.names`` has them."""
@@ -38,11 +39,12 @@ class Terms(NamedTuple):
 
     elbo: ElboTerms
     contrast: Tensor | None = None  # (2, tree): of the bottom-up and of the routers
+    contrastive_weight: float = 0.0
 
-    def total(self, kl_weight: Tensor, contrastive_weight: float) -> Tensor:
+    def total(self, kl_weight: Tensor) -> Tensor:
         """The ELBO's loss and the contrastive one."""
         loss = self.elbo.loss(kl_weight)
-        return loss if self.contrast is None else loss + contrastive_weight * self.contrast.sum()
+        return loss if self.contrast is None else loss + self.contrastive_weight * self.contrast.sum()
 
     def means(self) -> Tensor:
         """The terms of the ELBO, and of the contrastive loss."""
@@ -139,14 +141,14 @@ class OnSamples:
 
 
 class WholeTree(OnSamples):
-    """All networks of a module; with ``contrast``, one of contrastive.VARIANTS, views are compared as well."""
+    """All networks of a module; with ``contrast`` views are compared as well."""
 
     def __init__(
         self,
         module: TreeVAEModule,
         samples: Samples,
         views: Views | None = None,
-        contrast: str | None = None,
+        contrast: Contrast | None = None,
         rows: Sequence[Tensor] | None = None,
     ) -> None:
         layout = module.nodes.layout
@@ -165,7 +167,7 @@ class WholeTree(OnSamples):
             return Terms(elbo)
         log_reach = descent.log_reach(nodes, found.logit_q)[nodes.layout.router_rows]
         projections = self.network.bottom_up.projected(d)
-        return Terms(elbo, _contrast(self._contrast, projections, nodes.layout, found.logit_q, log_reach))
+        return _contrasted(elbo, self._contrast, projections, nodes.layout, found.logit_q, log_reach)
 
     def right(self) -> Tensor:
         """Of first trees, whose root has two leaves: (tree, sample)."""
@@ -186,7 +188,7 @@ class SubtreeOnSubset:
         For each run the samples to train on.
     views : Views, optional
         With these every step sees other samples, so that nothing can be computed ahead.
-    contrast : str, optional
+    contrast : Contrast, optional
         A contrastive loss; only its routers' part exists here.
     """
 
@@ -198,7 +200,7 @@ class SubtreeOnSubset:
         samples: Samples,
         rows: Sequence[Tensor],
         views: Views | None = None,
-        contrast: str | None = None,
+        contrast: Contrast | None = None,
     ) -> None:
         self.network, self._samples, self._modules = subtree, samples, [module.eval() for module in modules]
         self.views, self._contrast, self._leaves = views, contrast, list(leaves)
@@ -262,7 +264,7 @@ class SubtreeOnSubset:
         if self._contrast is None:
             return Terms(elbo)
         log_reach = evidence.log_reach.index_select(0, nodes.layout.run_of_trees)  # the roots are the only routers
-        return Terms(elbo, _contrast(self._contrast, None, nodes.layout, found.logit_q, log_reach))
+        return _contrasted(elbo, self._contrast, None, nodes.layout, found.logit_q, log_reach)
 
     def unsplit(self, index: Tensor, noise: Sequence[Tensor]) -> Tensor:
         """What the leaf of the one run adds to the loss as it is, before it is split: (1, batch), of samples held."""
@@ -289,14 +291,23 @@ class SubtreeOnSubset:
         return torch.cat([self._path.packed(self._modules[run].d(x[part]), run) for part in parts])
 
 
-def _names(contrast: str | None) -> tuple[str, ...]:
+def _names(contrast: Contrast | None) -> tuple[str, ...]:
     return TERMS if contrast is None else (*TERMS, *contrastive.CONTRASTS)
 
 
-def _contrast(
-    variant: str, projections: Sequence[Tensor] | None, layout: Layout, logits: Tensor, log_reach: Tensor
-) -> Tensor:
-    return contrastive.contrast(variant, projections, logits, log_reach, layout.tree_of_routers, len(layout.trees))
+def _contrasted(
+    elbo: ElboTerms,
+    contrast: Contrast,
+    projections: Sequence[Tensor] | None,
+    layout: Layout,
+    logits: Tensor,
+    log_reach: Tensor,
+) -> Terms:
+    """The terms of an ELBO and of a contrastive loss."""
+    of_trees = contrastive.contrast(
+        contrast.variant, projections, logits, log_reach, layout.tree_of_routers, len(layout.trees)
+    )
+    return Terms(elbo, of_trees, contrast.weight)
 
 
 def _noise_rows(layout: Layout, dims: Sequence[int]) -> NoiseRows:

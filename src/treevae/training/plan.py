@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import NamedTuple
 
 from ..tree import Tree
 
@@ -34,6 +35,13 @@ class Stage:
         return self.learning_rate * 0.1 ** (epoch // self.drop_after)
 
 
+class Contrast(NamedTuple):
+    """A contrastive loss beside the ELBO's."""
+
+    variant: str  # one of contrastive.VARIANTS
+    weight: float
+
+
 @dataclass(frozen=True)
 class Plan:
     """All stages of growing a tree, and the rules between them."""
@@ -60,7 +68,12 @@ class Plan:
     @property
     def samples_per_step(self) -> int:
         """Samples whose views make a batch: a contrastive loss sees each of them twice."""
-        return self.batch_size // 2 if self.contrastive_weight > 0 else self.batch_size
+        return self.batch_size if self.contrast is None else self.batch_size // 2
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """The contrastive loss, if it counts."""
+        return Contrast(self.contrastive_loss, self.contrastive_weight) if self.contrastive_weight > 0 else None
 
     @property
     def trial(self) -> Stage:
