@@ -17,17 +17,17 @@ from treevae.experiments.tables import TABLES
 def test_the_commands_from_list_to_show(tmp_path, tiny):
     options = ("--seeds", 2, "--scale", SCALE, "--results", tmp_path)
     said = treevae("paper", "run", "tiny", "--method", "agg", *options)
-    assert "2 cells, 0 of them there already." in said
+    assert "Cells: 2, there already: 0." in said
     assert said.count("done: digits-agg") == 2
     kept = json.loads(next(tmp_path.glob("digits-agg-*.json")).read_text())
     assert kept["command"] == f"treevae paper run tiny --method agg --seeds 2 --scale {SCALE} --root DATA"  # no paths
     said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
     assert "Left out, as there is no such method yet: deepect" in said
-    assert "4 cells, 2 of them there already." in said
+    assert "Cells: 4, there already: 2." in said
     assert said.count("done: ") == 2
-    assert f"All 4 cells are in {tmp_path}" in said
+    assert f"Cells in {tmp_path}: all 4." in said
     said = treevae("paper", "run", "tiny", *options)
-    assert "4 cells, 4 of them there already." in said
+    assert "Cells: 4, there already: 4." in said
     assert "done: " not in said
     text = treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
     assert len(re.findall(r"\d   \(0\.0 ± 0\.0\)", text)) == 2
@@ -52,7 +52,7 @@ def test_run_says_what_goes_on(method, tmp_path, monkeypatch):
     assert said.splitlines()[-1].endswith("the same command goes on from here.")
     said = treevae("paper", "run", "digits", *options)
     assert f"Begun earlier, and goes on from its state: digits-{method}" in said
-    assert "All 1 cells are in" in said
+    assert f"Cells in {tmp_path}: all 1." in said
 
 
 def test_show_names_what_was_begun_and_is_not_finished(tmp_path, tiny):
@@ -90,9 +90,9 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     here.write(replace(old, settings={"n_leaves": 10}), {"scores_percent": {"ACC": 2.0}})
     content = here.path(old).read_bytes()
     said = treevae("paper", "run", "tiny", *options)
-    assert "2 cells, 1 of them there already." in said
-    assert "1 of them lack a score of this table and are left as they are; --again" in said
-    assert "1 of 2 cells are in" in said
+    assert "Cells: 2, there already: 1." in said
+    assert "There without a score of this table, and left so: 1; --again" in said
+    assert f"Cells in {tmp_path}: 1 of 2." in said
     assert "done: " not in said
     shown = treevae("paper", "show", "tiny", *options[2:])
     command = f"treevae paper run tiny --scale {SCALE} --again"  # without a folder: it is written into tables
@@ -105,7 +105,7 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     assert (tmp_path / "aside" / f"{old.name}-1.json").read_bytes() == content
     assert here.read(old)["scores_percent"]["DP"] > 0
     said = treevae("paper", "run", "tiny", *options, "--again")
-    assert "2 cells, 2 of them there already." in said
+    assert "Cells: 2, there already: 2." in said
     assert "done: " not in said
 
 
@@ -175,7 +175,7 @@ def test_data_that_are_not_there_are_said_once(tmp_path, monkeypatch):
     said = treevae("paper", "run", "clustering", "--data", "mnist", "--method", "agg", "--results", tmp_path, code=1)
     assert said.count("no folder of data sets is named") == 1  # and not once for each fit
     assert "no data: mnist: " in said
-    assert "2 cells were not fitted for want of data." in said
+    assert "Cells not fitted for want of data: 2." in said
     options = ("--method", "agg", "--results", tmp_path, "--root", tmp_path)
     said = treevae("paper", "run", "clustering", *options, "--data", "fashion", code=1)
     assert "no data: fashion: it is not below the folder of data sets; get it with: treevae data fashion" in said
@@ -191,7 +191,7 @@ def test_without_its_data_no_record_is_put_aside(tmp_path):
 def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
     options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
-    assert "All 6 cells are in" in treevae("paper", "run", "digits", *options)
+    assert ": all 6. Next" in treevae("paper", "run", "digits", *options)
     assert "not run" not in treevae("paper", "show", "digits", *options[2:6])
 
 

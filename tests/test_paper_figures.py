@@ -79,8 +79,8 @@ def test_the_models_behind_the_records_are_kept_under_their_names(run):
 
 def test_what_is_in_the_store_is_not_fitted_again_and_has_no_model(run, tmp_path):
     said = treevae("paper", "run", "digits", *run.options[:-1], tmp_path / "new")
-    assert "3 cells, 3 of them there already." in said
-    assert f"2 of them are TreeVAEs without a model in {tmp_path / 'new'}, which are not fitted again" in said
+    assert "Cells: 3, there already: 3." in said
+    assert f"without a model in {tmp_path / 'new'}, which are not fitted again: 2; to fit them" in said
     assert f"Models of these cells in {tmp_path / 'new'}: 0." in said
     assert "are TreeVAEs without a model" not in treevae("paper", "run", "digits", *run.options)
 

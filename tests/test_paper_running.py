@@ -22,6 +22,7 @@ from treevae.experiments.methods import METHODS, Method
 from treevae.experiments.records import record
 from treevae.experiments.running import Failed, Finished, jobs_of, run, wanted
 from treevae.experiments.store import Store
+from treevae.training.runfolder import RunLockedError
 
 # -- running --------------------------------------------------------------------------------------------------------
 
@@ -122,11 +123,24 @@ def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, metho
     with here.alone(job):
         said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
         assert f"busy: {job.cells[0].about}, seed 0: another process is fitting it" in said
-        assert "fits are left to other processes" in said
+        assert "Fits left to other processes: 1 of" in said
         assert here.read(job.cells[0]) is None
     said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
     assert "busy" not in said
     assert here.read(job.cells[0]) is not None
+
+
+def test_a_job_that_another_process_has_ended_meanwhile_is_there(tmp_path, tiny, monkeypatch):
+    def elsewhere(store, job):
+        for cell in job.cells:
+            store.write(cell, {"scores_percent": {}})
+        raise RunLockedError(job.name)
+
+    monkeypatch.setattr(Store, "alone", elsewhere)
+    said = treevae("paper", "run", "tiny", "--method", "agg", "--scale", SCALE, "--results", tmp_path)
+    assert "busy: " in said
+    assert "left to other processes" not in said
+    assert f"Cells in {tmp_path}: all 2." in said
 
 
 def test_a_job_that_ends_while_jobs_are_listed_is_left_out(tmp_path, monkeypatch):

@@ -158,14 +158,14 @@ def run_table(
     absent = dict.fromkeys(row.method for row in chosen.rows if row.method not in METHODS and method is None)
     if absent:
         typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
-    typer.echo(f"{len(cells)} cells, {len(now.there)} of them there already.")
+    typer.echo(f"Cells: {len(cells)}, there already: {len(now.there)}.")
     lacking = 0 if again else len(now.incomplete)
     if lacking:
-        typer.echo(f"{lacking} of them lack a score of this table and are left as they are; --again fits them anew.")
+        typer.echo(f"There without a score of this table, and left so: {lacking}; --again fits them anew.")
     if models is not None and (bare := Models(models).lacking(cell for cell in cells if cell not in left)):
         typer.echo(
-            f"{len(bare)} of them are TreeVAEs without a model in {models}, which are not fitted again; to fit them, "
-            "name a new store with --results."
+            f"TreeVAEs there without a model in {models}, which are not fitted again: {len(bare)}; to fit them, name a "
+            "new store with --results."
         )
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale} --root DATA"])
@@ -176,26 +176,27 @@ def run_table(
     where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
-        kinds = [type(one) for one in _tell(ended)] if jobs else []
+        outcomes = list(_tell(ended)) if jobs else []
     except KeyboardInterrupt:
         anew = dict.fromkeys(job.method for job in jobs if not METHODS[job.method].keeps_state)
         but = f", but a fit of {' or '.join(anew)} starts anew" if anew else ""
         typer.echo(f"Interrupted. No record is lost: the same command goes on from here{but}.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if no_data:
-        typer.secho(f"{len(left) - len(ready)} cells were not fitted for want of data.", fg="red", err=True)
-    if failed := kinds.count(Failed):
+        typer.secho(f"Cells not fitted for want of data: {len(left) - len(ready)}.", fg="red", err=True)
+    if failed := sum(isinstance(one, Failed) for one in outcomes):
         raise ValueError(
             f"{failed} of {len(jobs)} fits failed; the same command tries them again, from the states in "
             f"{results / 'running'} where there are any: to start a failed fit anew, remove its folder there"
         )
     if no_data:
         raise typer.Exit(1)
-    if busy := kinds.count(Busy):
-        typer.echo(f"{busy} of {len(jobs)} fits are left to other processes. Next: wait for them, or the same again.")
+    elsewhere = [one.job for one in outcomes if isinstance(one, Busy)]
+    if busy := sum(any(store.read(cell) is None for cell in job.cells) for job in elsewhere):  # not done meanwhile
+        typer.echo(f"Fits left to other processes: {busy} of {len(jobs)}. Next: wait for them, or the same again.")
         return
-    whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"All {len(cells)}"
-    typer.echo(f"{whole} cells are in {results}. Next: treevae paper show {table}{_options(results, scale)}")
+    whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"all {len(cells)}"
+    typer.echo(f"Cells in {results}: {whole}. Next: treevae paper show {table}{_options(results, scale)}")
     if models is not None:
         there = len(Models(models).there(cells))
         typer.echo(f"Models of these cells in {models}: {there}. Next: treevae paper figure --help")
