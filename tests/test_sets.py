@@ -28,7 +28,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from treevae.cli import app
-from treevae.data import DataFileError, DataSet, celeba, download, idx, load, omniglot
+from treevae.data import DataFileError, DataSet, celeba, download, idx, load, news20, omniglot
 from treevae.data.arrays import InputForm
 from treevae.data.dataset import Size, own_split
 from treevae.data.download import Download
@@ -267,10 +267,24 @@ def test_news20_weights_are_tf_idf(tmp_path: Path) -> None:
 
 
 def test_news20_has_at_most_2000_words(tmp_path: Path) -> None:
+    """Those that occur most; of as many, the first by the alphabet, and on every machine the same."""
     make_news20(tmp_path)
-    many = " ".join(f"w{i}" for i in range(2500))
-    (tmp_path / "20news-bydate" / "20news-bydate-train" / "sci.space" / "7").write_text(many)
-    assert load("news20", tmp_path).x_train.shape == (7, 2000)
+    seldom, often = [f"w{i:04}" for i in range(2500)], ["zenith"] * 2
+    (tmp_path / "20news-bydate" / "20news-bydate-train" / "sci.space" / "7").write_text(" ".join(seldom[::-1] + often))
+    found = load("news20", tmp_path)
+    assert found.x_train.shape == (7, 2000)
+    assert found.feature_names is not None
+    of_many = [word for word in found.feature_names if word in seldom]
+    assert of_many == seldom[: len(of_many)]
+    assert len(of_many) > 1900
+    assert "zenith" in found.feature_names
+
+
+def test_news20_goes_without_the_words_that_the_recorded_runs_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(news20, "N_WORDS", 3)
+    words = ["admit", "copies", "document", "the", "urbana"]
+    assert news20.most_frequent(words, np.array([192, 192, 192, 9000, 192])) == [0, 3, 4]
+    assert news20.most_frequent(words, np.array([192, 193, 192, 9000, 192])) == [0, 1, 3]  # it is more frequent here
 
 
 @pytest.mark.parametrize(("name", "folder"), [("news20", "20news-bydate"), ("omniglot", "omniglot-py")])
