@@ -1,9 +1,14 @@
 """What all tests share."""
 
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import torch
 from cells import TINY
 from kinds import GREY, SMALL, VECTORS
+from small_sets import MAKERS, Server
 
 import treevae  # its TreeVAE takes a second to import: only fixtures ask for it
 from treevae.experiments.methods import METHODS
@@ -27,3 +32,25 @@ def grey() -> "treevae.TreeVAE":
 @pytest.fixture(scope="module")
 def vectors() -> "treevae.TreeVAE":
     return treevae.TreeVAE(tree=treevae.Tree().split(0).split(1), **SMALL).fit(VECTORS)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a small data set of each kind; not to be changed."""
+    root = tmp_path_factory.mktemp("made")
+    for name, make in MAKERS.items():
+        if name != "omniglot5":
+            make(root)
+    return root
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Answers on this machine with what a test offers for download."""
+    server = Server()
+    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+    thread.join()

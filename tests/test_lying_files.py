@@ -48,7 +48,7 @@ from fuzz.attacks import (
 )
 from PIL import Image, PngImagePlugin
 from safetensors.torch import save
-from test_sets import make_celeba, make_cifar10, make_idx, make_news20, noise
+from small_sets import make_celeba, make_cifar10, make_idx, make_news20, noise
 
 from treevae import Tree, TreeVAE, cli_fit
 from treevae import load as load_model
