@@ -23,6 +23,7 @@ from treevae.experiments.tables import table_of
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BASELINES = (ROOT / "docs" / "baselines.md").read_text()
+FIGURE = re.compile(r"−?\d\d+\.\d+")  # ten or more, so that differences of figures are none
 
 
 @pytest.mark.slow
@@ -106,6 +107,15 @@ def test_the_page_of_results_has_the_papers_tables(name):
     assert "\n".join(rows) in (ROOT / "docs" / "results.md").read_text()
 
 
+def test_what_the_page_of_results_says_in_short_stands_in_its_tables():
+    page, spread = ((ROOT / "docs" / name).read_text() for name in ("results.md", "spread.md"))
+    in_short = page.split("## In short")[1].split("\n## ")[0]
+    tables = {figure for row in (page + spread).splitlines() if row.startswith("| ") for figure in FIGURE.findall(row)}
+    said = FIGURE.findall(in_short)
+    assert len(said) > 10
+    assert [figure for figure in said if figure not in tables] == []
+
+
 @pytest.mark.parametrize(
     ("label", "name", "settings"),
     [
@@ -150,16 +160,18 @@ def spread(monkeypatch):
 
 
 def test_the_tables_of_the_spread_are_the_recorded_ones(spread):
-    _, page = (ROOT / "docs" / "results.md").read_text().split("## The spread over seeds")
+    page = (ROOT / "docs" / "spread.md").read_text()
     rows = [spread.settings_row(line) for line in spread.lines()]
     rows += [spread.rules_row(line) for line in spread.lines() if line["compared"]]
     assert [
-        row for row in page.splitlines() if row.startswith("| ") and not row.startswith(("| data", "| ---"))
+        row
+        for row in page.splitlines()
+        if row.startswith("| ") and row.split(" | ")[0].strip("| ") in spread.LABELS.values()
     ] == rows
 
 
 def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
-    page = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "spread.md").read_text().split())
     assert [about for about, gain in spread.gains() if gain not in page] == []
 
 

@@ -65,7 +65,7 @@ def compare(
     """The candidate that is best by the plan's rule on the objective's samples, among those that did not collapse.
 
     The router's sureness tells most of whether a split follows the classes; where all are sure, the loss tells which of
-    several sharp splits comes first in the hierarchy (docs/results.md).
+    several sharp splits comes first in the hierarchy (docs/spread.md).
     """
     weight = 1.0 if plan.candidate_rule in ("elbo", "held_out") else stage.kl_weight(stage.epochs - 1)
     losses = evaluate(objective, samples, weight, seed)
