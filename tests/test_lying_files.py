@@ -869,12 +869,34 @@ def test_records_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"data": -1}, {"data": "moon"}, {"settings": [1]}, {"scale": -1}, {"scale": "1"}, {"seed": [1]}, {"method": None}],
+    [
+        *(
+            {"cells": [asdict(CELL) | lie]}
+            for lie in (
+                {"data": -1},
+                {"data": "moon"},
+                {"settings": [1]},
+                {"scale": -1},
+                {"scale": "1"},
+                {"seed": [1]},
+                {"method": None},
+                {"more": 1},
+            )
+        ),
+        {"cells": 3},
+        {"cells": ["fashion"]},
+        {"replaces": ["a"]},
+        {"replaces": {"a": 1}},
+        {"more": 1},
+    ],
+    ids=str,
 )
 def test_jobs_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
     (tmp_path / "running" / "job").mkdir(parents=True)
     (tmp_path / "running" / "job" / "state").touch()
-    (tmp_path / "running" / "job" / "job.json").write_text(json.dumps([asdict(CELL) | change]))
+    (tmp_path / "running" / "job" / "job.json").write_text(
+        json.dumps({"cells": [asdict(CELL)], "replaces": {}} | change)
+    )
     with refused("job.json cannot be read", kind=DamagedRecordError):
         Store(tmp_path).started()
 
@@ -882,7 +904,7 @@ def test_jobs_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
 def test_a_job_without_cells(tmp_path: Path) -> None:
     (tmp_path / "running" / "job").mkdir(parents=True)
     (tmp_path / "running" / "job" / "state").touch()
-    (tmp_path / "running" / "job" / "job.json").write_text("[]")
+    (tmp_path / "running" / "job" / "job.json").write_text('{"cells": [], "replaces": {}}')
     with refused("it names no cell", kind=DamagedRecordError):
         Store(tmp_path).started()
 

@@ -63,8 +63,14 @@ def test_show_names_what_was_begun_and_is_not_finished(tmp_path, tiny):
     command = f"paper run tiny --data digits --method treevae --seeds 3 --scale {SCALE} --results {tmp_path}"
     assert f"Begun and not finished: {folder.name}" in said
     assert command in said
+    assert f"{command} --again" not in said
     assert "Begun" not in treevae("paper", "show", "tiny", "--results", tmp_path)  # of another scale
     assert "Begun" not in treevae("paper", "show", "digits", "--scale", SCALE, "--results", tmp_path)  # another table
+    Store(tmp_path).finish(Job((small(0), small(2))))
+    folder = Store(tmp_path).begin(Job((small(0), small(2)), {small(0).name: "0123abcd"}))
+    (folder / "state-a.safetensors").touch()
+    said = treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
+    assert f"{command} --again" in said
     (folder / "job.json").write_text("[")
     assert "cannot be read" in treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
 
@@ -102,11 +108,32 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     )
     said = treevae("paper", "run", "tiny", *options, "--again")
     assert said.count("done: ") == 1
+    assert f"the record before is kept as {tmp_path / 'aside' / old.name}-1.json" in said
+    assert f"Cells in {tmp_path}: all 2." in said
     assert (tmp_path / "aside" / f"{old.name}-1.json").read_bytes() == content
     assert here.read(old)["scores_percent"]["DP"] > 0
     said = treevae("paper", "run", "tiny", *options, "--again")
     assert "Cells: 2, there already: 2." in said
     assert "done: " not in said
+
+
+@pytest.mark.parametrize("fault", ["a fit that fails", "an interrupt", "a damaged job"])
+def test_fitting_anew_costs_no_record_where_it_does_not_end(tmp_path, tiny, monkeypatch, fault):
+    def fail(*arguments, **options):
+        raise KeyboardInterrupt if fault == "an interrupt" else MemoryError
+
+    here, options = Store(tmp_path), ("--method", "agg", "--scale", SCALE, "--results", tmp_path, "--again")
+    path = here.write(cell_of(data="digits", method="agg", scale=SCALE), {"scores_percent": {"DP": 1.0}}).path
+    content = path.read_bytes()
+    if fault == "a damaged job":
+        (tmp_path / "running" / "x").mkdir(parents=True)
+        (tmp_path / "running" / "x" / "state-a.safetensors").touch()
+        (tmp_path / "running" / "x" / "job.json").write_text("[")
+    else:
+        monkeypatch.setattr("treevae.baselines.ward.Ward.fit", fail)
+    treevae("paper", "run", "tiny", *options, code=130 if fault == "an interrupt" else 1)
+    assert path.read_bytes() == content
+    assert not (tmp_path / "aside").exists()
 
 
 def test_what_a_method_never_gives_makes_no_record_incomplete(tmp_path):
@@ -182,7 +209,7 @@ def test_data_that_are_not_there_are_said_once(tmp_path, monkeypatch):
 
 
 def test_without_its_data_no_record_is_put_aside(tmp_path):
-    path = Store(tmp_path).write(cell_of(), {})
+    path = Store(tmp_path).write(cell_of(), {}).path
     options = ("--method", "treevae", "--seeds", 1, "--results", tmp_path, "--root", tmp_path, "--again")
     assert "no data: fashion" in treevae("paper", "run", "generative", *options, "--data", "fashion", code=1)
     assert path.exists()

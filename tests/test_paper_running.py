@@ -62,11 +62,11 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
     assert here.started() == jobs
     writes = []
 
-    def killed(cell, record):
+    def killed(cell, record, replaces):
         if writes:
             raise KeyboardInterrupt
         writes.append(cell)
-        return Store.write(here, cell, record)
+        return Store.write(here, cell, record, replaces)
 
     with monkeypatch.context() as patch:  # now between two records
         patch.setattr(here, "write", killed)
@@ -93,6 +93,19 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     assert ended[0].why == "the loss is not finite"
     assert isinstance(ended[1], Finished)
     assert not (tmp_path / "running").exists()
+
+
+def test_a_record_that_cannot_be_written_fails_its_job_and_leaves_the_state(tmp_path, monkeypatch):
+    def not_finite(job, data, place):
+        (place.folder / "state-a.safetensors").touch()
+        yield job.cells[0], {"elbo": {"ELBO": float("nan")}}
+
+    monkeypatch.setitem(METHODS, "bad", Method("bad", not_finite))
+    here, cell = Store(tmp_path), METHODS["bad"].cell("digits", {}, 1, 0)
+    (failed,) = run(jobs_of(here, [cell]), here, CPU)
+    assert "is not written: its elbo are not all numbers" in failed.why
+    assert here.read(cell) is None
+    assert here.started() == [failed.job]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +146,7 @@ def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, metho
 def test_a_job_that_another_process_has_ended_meanwhile_is_there(tmp_path, tiny, monkeypatch):
     def elsewhere(store, job):
         for cell in job.cells:
-            store.write(cell, {"scores_percent": {}})
+            store.write(cell, {"scores_percent": {"DP": 1.0, "ACC": 2.0}})
         raise RunLockedError(job.name)
 
     monkeypatch.setattr(Store, "alone", elsewhere)

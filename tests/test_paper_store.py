@@ -53,7 +53,7 @@ def test_the_scale_shortens_the_schedule():
 def test_a_record_comes_back_with_its_identity(tmp_path):
     here = Store(tmp_path / "new")
     assert here.read(cell_of()) is None
-    path = here.write(cell_of(), {"note": "x"})
+    path = here.write(cell_of(), {"note": "x"}).path
     assert path == tmp_path / "new" / f"{cell_of().name}.json"
     assert here.read(cell_of()) == {"note": "x", "data": "fashion", "method": "treevae", "scale": 1.0, "seed": 0,
                                     "settings": RECIPES["fashion"]}  # fmt: skip
@@ -89,7 +89,45 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch, step):
         with pytest.raises(OSError, match=r"cannot write .*fashion-treevae-seed0.*: No space left"):
             here.write(cell_of(), {"much": list(range(1000))})
     assert list(tmp_path.iterdir()) == []
-    assert here.write(cell_of(), {}).exists()
+    assert here.write(cell_of(), {}).path.exists()
+
+
+def test_a_record_that_is_replaced_is_kept_beside_earlier_ones(tmp_path):
+    here = Store(tmp_path)
+    here.write(cell_of(), {"note": "first"})
+    for number, (before, after) in enumerate([("first", "second"), ("second", "third")], start=1):
+        (replaces,) = here.replaceable([cell_of(), cell_of(1)]).values()
+        _, aside = here.write(cell_of(), {"note": after}, replaces)
+        assert here.read(cell_of())["note"] == after
+        assert aside == tmp_path / "aside" / f"{cell_of().name}-{number}.json"
+        assert json.loads(aside.read_text())["note"] == before
+        assert here.write(cell_of(), {"note": "fourth"}, replaces) == (here.path(cell_of()), None)  # it is gone already
+    assert here.read(cell_of())["note"] == "third"
+    assert len(list((tmp_path / "aside").iterdir())) == 2
+
+
+def test_a_record_is_there_at_any_time_while_it_is_replaced(tmp_path, monkeypatch):
+    here = Store(tmp_path)
+    path = here.write(cell_of(), {"note": "first"}).path
+    (replaces,) = here.replaceable([cell_of()]).values()
+    content = path.read_bytes()
+
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for step in ("replace", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, full)
+            with pytest.raises(OSError, match="No space left"):
+                here.write(cell_of(), {"note": "second"}, replaces)
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("record", [{"elbo": {"ELBO": float("nan")}}, {"scores_percent": {"ACC": float("inf")}}])
+def test_what_could_not_be_read_back_is_not_written(tmp_path, record):
+    with pytest.raises(ValueError, match=r"fashion-treevae-seed0-.* is not written: its .* are not all numbers"):
+        Store(tmp_path).write(cell_of(), record)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", '{"data": "fash', "[1, 2]", "{}", json.dumps({"data": "mnist"}), b"\xff\xfe"])
@@ -165,6 +203,23 @@ def test_a_job_that_was_begun_goes_on_as_it_was(tmp_path):
         here.write(cell_of(seed), {})
     assert jobs_of(here, [cell_of(0)]) == []
     assert not (tmp_path / "running").exists()
+
+
+def test_a_job_that_replaces_records_goes_on_where_that_is_asked_for(tmp_path):
+    here, cells = Store(tmp_path), [cell_of(0), cell_of(1)]
+    here.write(cells[0], {"note": "old"})
+    (job,) = jobs_of(here, cells, again=[cells[0]])
+    assert job.seeds == (0, 1)
+    assert list(job.replaces) == [cells[0].name]
+    assert here.of_same_figures(job) == []  # the old one will not be averaged with the new ones
+    (here.begin(job) / "state-a.safetensors").touch()
+    here.write(cells[1], {})
+    assert jobs_of(here, cells) == []  # nothing is missing
+    assert here.started() == [job]  # but its state is kept
+    assert jobs_of(here, cells, again=[cells[0]]) == [job]
+    here.write(cells[0], {"note": "new"}, job.replaces[cells[0].name])
+    assert jobs_of(here, cells) == []
+    assert here.started() == []
 
 
 def test_a_damaged_job_is_refused(tmp_path):

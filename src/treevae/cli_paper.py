@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,8 @@ from .cli_run import make_writable
 from .cli_words import INTERRUPTED, Commands
 
 if TYPE_CHECKING:
-    from .experiments.running import Busy, Failed, Finished
+    from .experiments.cells import Cell, Job
+    from .experiments.running import Busy, Failed, Finished, Standing
     from .experiments.store import Store
     from .experiments.tables import Table
 
@@ -114,7 +115,7 @@ def run_table(
     is in the store is skipped, and after a crash, a kill or Ctrl-C the same command goes on where it was (fits of agg,
     bisecting and hdbscan, which keep no state, start anew). A short look at everything is --scale 0.1. A record that
     lacks a score of the table (its cell was run for another one, or by an earlier version) is named and left; with
-    --again its cell is fitted anew, and the record kept in the folder aside.
+    --again its cell is fitted anew, and once that is done the record before is kept in the folder aside.
 
     With --models each TreeVAE that is fitted is also kept as a file, named as its record is: treevae paper figure draws
     them, treevae.load reads them. What is in the store already is not fitted again and gets no model.
@@ -131,9 +132,8 @@ def run_table(
       treevae paper run clustering --ray local
     """
     from .experiments.cluster import run_on_ray
-    from .experiments.methods import METHODS, Place
-    from .experiments.models import Models
-    from .experiments.running import Busy, Failed, jobs_of, run, standing, wanted, without_data
+    from .experiments.methods import Place
+    from .experiments.running import jobs_of, run, standing, wanted
     from .experiments.store import Store
     from .experiments.tables import table_of
 
@@ -146,60 +146,107 @@ def run_table(
         raise ValueError(next(iter(now.damaged.values())))
     if models is not None:
         make_writable(models, "--models")  # now, and not after hours of fitting
-    left = now.missing + (now.incomplete if again else [])
-    no_data = without_data((cell.data for cell in left), root) if ray is None else {}  # workers have their own
-    for name, why in no_data.items():
-        typer.secho(f"no data: {name}: {why}", fg="red", err=True)
-    ready = [cell for cell in left if cell.data not in no_data]
-    for cell in ready:
-        if cell in now.incomplete:
-            typer.echo(f"Kept as {store.set_aside(cell)}")
-    jobs = jobs_of(store, ready, side_by_side or (None if ray is None else 1))
-    absent = dict.fromkeys(row.method for row in chosen.rows if row.method not in METHODS and method is None)
-    if absent:
-        typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
-    typer.echo(f"Cells: {len(cells)}, there already: {len(now.there)}.")
-    lacking = 0 if again else len(now.incomplete)
-    if lacking:
-        typer.echo(f"There without a score of this table, and left so: {lacking}; --again fits them anew.")
-    if models is not None and (bare := Models(models).lacking(cell for cell in cells if cell not in left)):
-        typer.echo(
-            f"TreeVAEs there without a model in {models}, which are not fitted again: {len(bare)}; to fit them, name a "
-            "new store with --results."
-        )
+    anew = now.incomplete if again else []
+    left = now.missing + anew
+    ready = left if ray is not None else _with_data(left, root)  # workers have their own data
+    jobs = jobs_of(store, ready, side_by_side or (None if ray is None else 1), anew)
+    _announce(chosen, now, jobs, store, again=again, all_methods=method is None)
+    if models is not None:
+        _tell_bare(models, [cell for cell in cells if cell not in left])
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale} --root DATA"])
-    begun = {job.name for job in store.started()}
-    for job in jobs:
-        if job.name in begun:
-            typer.echo(f"Begun earlier, and goes on from its state: {job.name}")
     where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
     try:
         ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
         outcomes = list(_tell(ended)) if jobs else []
     except KeyboardInterrupt:
-        anew = dict.fromkeys(job.method for job in jobs if not METHODS[job.method].keeps_state)
-        but = f", but a fit of {' or '.join(anew)} starts anew" if anew else ""
-        typer.echo(f"Interrupted. No record is lost: the same command goes on from here{but}.", err=True)
+        _tell_interrupted(jobs)
         raise typer.Exit(INTERRUPTED) from None
-    if no_data:
-        typer.secho(f"Cells not fitted for want of data: {len(left) - len(ready)}.", fg="red", err=True)
-    if failed := sum(isinstance(one, Failed) for one in outcomes):
-        raise ValueError(
-            f"{failed} of {len(jobs)} fits failed; the same command tries them again, from the states in "
-            f"{results / 'running'} where there are any: to start a failed fit anew, remove its folder there"
-        )
-    if no_data:
+    if unfitted := len(left) - len(ready):
+        typer.secho(f"Cells not fitted for want of data: {unfitted}.", fg="red", err=True)
+    _refuse_failures(outcomes, len(jobs), results)
+    if unfitted:
         raise typer.Exit(1)
-    elsewhere = [one.job for one in outcomes if isinstance(one, Busy)]
-    if busy := sum(any(store.read(cell) is None for cell in job.cells) for job in elsewhere):  # not done meanwhile
+    if busy := _left_to_others(outcomes, store):
         typer.echo(f"Fits left to other processes: {busy} of {len(jobs)}. Next: wait for them, or the same again.")
         return
-    whole = f"{len(cells) - lacking} of {len(cells)}" if lacking else f"all {len(cells)}"
+    there = len(standing(store, cells).there)
+    whole = f"all {there}" if there == len(cells) else f"{there} of {len(cells)}"
     typer.echo(f"Cells in {results}: {whole}. Next: treevae paper show {table}{_options(results, scale)}")
     if models is not None:
-        there = len(Models(models).there(cells))
-        typer.echo(f"Models of these cells in {models}: {there}. Next: treevae paper figure --help")
+        _tell_models(models, cells)
+
+
+def _with_data(cells: list[Cell], root: Path | None) -> list[Cell]:
+    """Those cells whose data set is on this machine; of the others a line for each data set."""
+    from .experiments.running import without_data
+
+    missing = without_data((cell.data for cell in cells), root)
+    for name, why in missing.items():
+        typer.secho(f"no data: {name}: {why}", fg="red", err=True)
+    return [cell for cell in cells if cell.data not in missing]
+
+
+def _announce(table: Table, now: Standing, jobs: list[Job], store: Store, again: bool, all_methods: bool) -> None:
+    """What is there of a table, what is left out, and which fits go on from an earlier run."""
+    from .experiments.methods import METHODS
+
+    absent = dict.fromkeys(row.method for row in table.rows if row.method not in METHODS and all_methods)
+    if absent:
+        typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
+    typer.echo(f"Cells: {now.cells}, there already: {len(now.there)}.")
+    if now.incomplete and not again:
+        typer.echo(f"There without a score of this table, and left so: {len(now.incomplete)}; --again fits them anew.")
+    begun = {job.name for job in store.started()}
+    for job in jobs:
+        if job.name in begun:
+            typer.echo(f"Begun earlier, and goes on from its state: {job.name}")
+
+
+def _tell_bare(models: Path, cells: list[Cell]) -> None:
+    """Of how many TreeVAEs there is a record and no model, as they were fitted without --models."""
+    from .experiments.models import Models
+
+    if bare := Models(models).lacking(cells):
+        typer.echo(
+            f"TreeVAEs there without a model in {models}, which are not fitted again: {len(bare)}; to fit them, name a "
+            "new store with --results."
+        )
+
+
+def _tell_models(models: Path, cells: Iterable[Cell]) -> None:
+    """How many models there are to draw."""
+    from .experiments.models import Models
+
+    there = len(Models(models).there(cells))
+    typer.echo(f"Models of these cells in {models}: {there}. Next: treevae paper figure --help")
+
+
+def _tell_interrupted(jobs: list[Job]) -> None:
+    """That nothing is lost, but for what keeps no state."""
+    from .experiments.methods import METHODS
+
+    anew = dict.fromkeys(job.method for job in jobs if not METHODS[job.method].keeps_state)
+    but = f", but a fit of {' or '.join(anew)} starts anew" if anew else ""
+    typer.echo(f"Interrupted. No record is lost: the same command goes on from here{but}.", err=True)
+
+
+def _refuse_failures(outcomes: list[Finished | Failed | Busy], n_jobs: int, results: Path) -> None:
+    """End with an error if a fit failed, once all others are done."""
+    from .experiments.running import Failed
+
+    if failed := sum(isinstance(one, Failed) for one in outcomes):
+        raise ValueError(
+            f"{failed} of {n_jobs} fits failed; the same command tries them again, from the states in "
+            f"{results / 'running'} where there are any: to start a failed fit anew, remove its folder there"
+        )
+
+
+def _left_to_others(outcomes: list[Finished | Failed | Busy], store: Store) -> int:
+    """How many fits other processes work on that have not ended meanwhile."""
+    from .experiments.running import Busy
+
+    return sum(isinstance(one, Busy) and not store.has(one.job) for one in outcomes)
 
 
 @paper.command("show")
@@ -270,7 +317,7 @@ def _tell_begun(table: Table, store: Store, scale: float) -> None:
             typer.echo(
                 f"Begun and not finished: {job.name}. If nothing runs it any more, it goes on with: treevae paper run "
                 f"{table.name} --data {job.data} --method {job.method} --seeds {job.seeds[-1] + 1}"
-                f"{_options(store.folder, scale)}"
+                f"{_options(store.folder, scale)}{' --again' if job.replaces else ''}"
             )
 
 
@@ -297,6 +344,8 @@ def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Fail
                 scores["ELBO"] = one.record["elbo"]["ELBO"]
             figures = ", ".join(f"{name} {value:.1f}" for name, value in scores.items())
             typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {figures} ({one.path.name})")
+            if one.aside is not None:
+                typer.echo(f"  the record before is kept as {one.aside}")
         else:
             what = f"{one.job.cells[0].about}, seed {', '.join(map(str, one.job.seeds))}"
             if isinstance(one, Failed):

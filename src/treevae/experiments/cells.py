@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ class Job:
     """Cells of one method and data set that are fitted in one go."""
 
     cells: tuple[Cell, ...]
+    replaces: Mapping[str, str] = field(default_factory=dict)  # by the name of a cell, the hash of its record till then
 
     @property
     def data(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from ..training.runfolder import RunLockedError
 from .cells import Cell, Job
 from .methods import METHODS, Method, Place
-from .running import Busy, Failed, Finished, fit, why_of
+from .running import Busy, Failed, Finished, finished, fit, why_of
 from .store import JOB, Store
 
 LOCAL = "local"
@@ -58,6 +58,9 @@ def run_on_ray(
             except RunLockedError:
                 yield Busy(job)
                 continue
+            if store.has(job):  # another process was faster
+                store.finish(job)
+                continue
             method = METHODS[job.method]
             needs = {"num_gpus": 1} if method.gpu and gpus else {}
             here, beside = replace(place, folder=folder), store.of_same_figures(job)
@@ -67,7 +70,7 @@ def run_on_ray(
             job = waiting.pop(done)
             try:
                 for cell, record in ray.get(done):
-                    yield Finished(cell, record, store.write(cell, record))
+                    yield finished(store, job, cell, record)
                 store.finish(job)
             except Exception as error:  # whatever it is, the other fits may do
                 yield Failed(job, why_of(getattr(error, "cause", None) or error))

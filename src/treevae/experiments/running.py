@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ class Finished:
     cell: Cell
     record: Mapping[str, Any]
     path: Path
+    aside: Path | None = None  # where the record is kept that it replaced
 
 
 @dataclass(frozen=True)
@@ -103,18 +104,23 @@ def standing(store: Store, cells: Mapping[Cell, Sequence[Score]]) -> Standing:
     return found
 
 
-def jobs_of(store: Store, cells: Iterable[Cell], side_by_side: int | None = None) -> list[Job]:
+def jobs_of(
+    store: Store, cells: Iterable[Cell], side_by_side: int | None = None, again: Collection[Cell] = ()
+) -> list[Job]:
     """The jobs that give the cells that the store does not have. Those begun earlier come first, as they were.
 
     Parameters
     ----------
     side_by_side
         Most seeds in one job; by default all. A job begun earlier keeps its seeds, because its state holds them all.
+    again
+        Cells to be fitted although the store has them; their records are replaced when the new ones are there.
     """
-    missing = dict.fromkeys(cell for cell in cells if store.read(cell) is None)
+    anew = set(again)
+    missing = dict.fromkeys(cell for cell in cells if cell in anew or store.read(cell) is None)
     jobs = []
     for job in store.started():
-        if all(store.read(cell) is not None for cell in job.cells):
+        if store.has(job):
             store.finish(job)  # killed between its last record and its end
         elif not missing.keys().isdisjoint(job.cells):
             jobs.append(job)
@@ -127,8 +133,8 @@ def jobs_of(store: Store, cells: Iterable[Cell], side_by_side: int | None = None
         seeds = sorted({cell.seed for cell in group})
         most = side_by_side or len(seeds)
         for first in range(0, len(seeds), most):
-            chosen = seeds[first : first + most]
-            jobs.append(Job(tuple(cell for cell in group if cell.seed in chosen)))
+            chosen = [cell for cell in group if cell.seed in seeds[first : first + most]]
+            jobs.append(Job(tuple(chosen), store.replaceable(chosen)))
     return jobs
 
 
@@ -140,10 +146,10 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | 
     for job in jobs:
         try:
             with store.alone(job) as folder:
-                if any(store.read(cell) is None for cell in job.cells):  # else another process was faster
+                if not store.has(job):  # else another process was faster
                     here, beside = replace(place, folder=folder.resolve()), store.of_same_figures(job)
                     for cell, record in fit(job, METHODS[job.method], here, beside):
-                        yield Finished(cell, record, store.write(cell, record))
+                        yield finished(store, job, cell, record)
                 store.finish(job)
             continue
         except RunLockedError:
@@ -153,6 +159,11 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | 
             why = why_of(error)
         _free_memory()  # here, where the error no longer holds what was in use
         yield Failed(job, why)
+
+
+def finished(store: Store, job: Job, cell: Cell, record: dict[str, Any]) -> Finished:
+    """A cell of a job, once its record is in the store."""
+    return Finished(cell, record, *store.write(cell, record, job.replaces.get(cell.name)))
 
 
 def why_of(error: BaseException) -> str:

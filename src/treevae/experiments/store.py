@@ -7,17 +7,17 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..recipes import RECIPES
 from ..training.checkpoint import parsed
 from ..training.runfolder import RunFolder, RunLockedError
 from ..writing import write_whole
-from .cells import SAID, Cell, Job
+from .cells import SAID, Cell, Job, short_hash
 
 RUNNING = "running"  # the folder of the states
 ASIDE = "aside"  # the folder of records that were replaced
@@ -32,8 +32,15 @@ class DamagedRecordError(ValueError):
     """A record cannot be read, or is not of the cell whose name it has."""
 
 
+class Written(NamedTuple):
+    """Where a record is, and where the one is kept that it replaced."""
+
+    path: Path
+    aside: Path | None = None
+
+
 class Store:
-    """Records of cells in a folder. Each is written whole or not at all, and never written over.
+    """Records of cells in a folder. Each is written whole or not at all, and none is lost when another replaces it.
 
     Parameters
     ----------
@@ -91,24 +98,51 @@ class Store:
     def of_same_figures(self, job: Job) -> list[dict[str, Any]]:
         """What the records that those of a job will be averaged with, of its cells with any seed, say of their data."""
         cells = {cell.hash: cell for cell in job.cells}.values()
-        records = [record for cell in cells for record in self.seeds(cell).values()]
+        found = {replace(cell, seed=seed): record for cell in cells for seed, record in self.seeds(cell).items()}
+        records = [record for cell, record in found.items() if cell.name not in job.replaces]
         return [{name: record[name] for name in SAID if record.get(name)} for record in records]
 
-    def write(self, cell: Cell, record: dict[str, Any]) -> Path:
-        """Keep the record of a cell, and return its file; one that is there already stays."""
-        path = self.path(cell)
-        if self.read(cell) is None:
-            write_whole(path, json.dumps(asdict(cell) | record, indent=1) + "\n")
-        return path
+    def write(self, cell: Cell, record: dict[str, Any], replaces: str | None = None) -> Written:
+        """Keep the record of a cell. One that is there already stays, unless it is the one to be replaced.
 
-    def set_aside(self, cell: Cell) -> Path:
-        """Take the record of a cell out of the store, and return where it is kept, beside earlier ones."""
-        folder, number = self.folder / ASIDE, 1
-        folder.mkdir(exist_ok=True)
-        while (kept := folder / f"{cell.name}-{number}.json").exists():
+        Parameters
+        ----------
+        replaces
+            The hash of a record that is set aside for this one: a copy of it first, so that the cell has one at any
+            time.
+
+        Raises
+        ------
+        ValueError
+            The record could not be read back: a score is no number, or not finite.
+        """
+        if why := wrong_with(record):
+            raise ValueError(f"the record of {cell.name} is not written: {why}")
+        path, found, aside = self.path(cell), self.read(cell), None
+        if found is not None and short_hash(found) != replaces:
+            return Written(path)
+        if found is not None:
+            aside = self._free_place_aside(cell)
+            write_whole(aside, path.read_text(encoding="utf-8"))
+        write_whole(path, json.dumps(asdict(cell) | record, indent=1) + "\n")
+        return Written(path, aside)
+
+    def _free_place_aside(self, cell: Cell) -> Path:
+        """Where a record of a cell can be kept beside those that were replaced earlier."""
+        number = 1
+        while (place := self.folder / ASIDE / f"{cell.name}-{number}.json").exists():
             number += 1
-        self.path(cell).rename(kept)
-        return kept
+        return place
+
+    def replaceable(self, cells: Iterable[Cell]) -> dict[str, str]:
+        """The hashes of the records that some cells have, by the cells' names: those that a job is to replace."""
+        records = {cell.name: self.read(cell) for cell in cells}
+        return {name: short_hash(record) for name, record in records.items() if record is not None}
+
+    def has(self, job: Job) -> bool:
+        """Whether all records of a job are there, none of which is one that it replaces."""
+        found = self.replaceable(job.cells)
+        return all(found.get(cell.name) not in (None, job.replaces.get(cell.name)) for cell in job.cells)
 
     # -- what runs ----------------------------------------------------------------------------------------------
 
@@ -136,7 +170,8 @@ class Store:
         """The folder for the state of a job's fit. From now on the job counts as started."""
         folder = self.folder / RUNNING / job.name
         if not (folder / JOB).exists():
-            write_whole(folder / JOB, json.dumps([asdict(cell) for cell in job.cells]) + "\n")
+            about = {"cells": [asdict(cell) for cell in job.cells], "replaces": dict(job.replaces)}
+            write_whole(folder / JOB, json.dumps(about) + "\n")
         return folder
 
     def started(self) -> list[Job]:
@@ -146,10 +181,7 @@ class Store:
             try:
                 if _is_bare(path.parent):
                     continue
-                cells = tuple(Cell(**cell) for cell in parsed(path.read_text(encoding="utf-8")))
-                if not cells:
-                    raise ValueError("it names no cell")
-                jobs.append(Job(tuple(map(_checked_cell, cells))))
+                jobs.append(_job_of(parsed(path.read_text(encoding="utf-8"))))
             except FileNotFoundError:  # finished meanwhile by another process
                 continue
             except (ValueError, TypeError) as error:
@@ -195,6 +227,18 @@ def wrong_with(record: dict[str, Any]) -> str:
 def _is_number(value: Any) -> bool:
     """Whether a value is a finite number that a float can hold."""
     return type(value) in (int, float) and abs(value) < LARGEST_NUMBER
+
+
+def _job_of(about: Any) -> Job:
+    """A job as it came out of a file, if its parts are of their kinds."""
+    if not isinstance(about, dict) or about.keys() != {"cells", "replaces"}:
+        raise ValueError("it is no job")
+    cells, replaces = tuple(_checked_cell(Cell(**cell)) for cell in about["cells"]), about["replaces"]
+    if not cells:
+        raise ValueError("it names no cell")
+    if not isinstance(replaces, dict) or not all(isinstance(one, str) for one in replaces.values()):
+        raise ValueError("what it replaces is no table of hashes")
+    return Job(cells, replaces)
 
 
 def _checked_cell(cell: Cell) -> Cell:
