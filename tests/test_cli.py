@@ -32,7 +32,7 @@ from treevae.training.events import TreeChanged
 from treevae.training.growing import Grove
 from treevae.training.loop import DivergedError
 from treevae.training.plan import LEAF_RULES
-from treevae.training.runfolder import RunFolder
+from treevae.training.runfolder import RunFolder, fingerprint
 
 CHANCE = np.random.default_rng(0)
 VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
@@ -400,9 +400,14 @@ def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> No
         values = model.log_likelihood(images, 4, bound)
         assert found["likelihood"][f"ll_{bound}"]["mean"] == pytest.approx(values.mean(), rel=1e-5)
         assert f"ll_{bound} " in said
-    bits = 8 - model.log_likelihood(images, 4).mean() / (8 * 8 * 3 * np.log(2))
+    bits = np.log2(255) - model.log_likelihood(images, 4).mean() / (8 * 8 * 3 * np.log(2))
     assert found["likelihood"]["bits_per_dimension"] == pytest.approx(bits, rel=1e-5)
     assert f"bits      {bits:.4f} per dimension" in said
+    treevae("score", tmp_path, *options, "--most", 10)  # drawn from all, as files are often sorted
+    assert json.loads((tmp_path / "score.json").read_text())["samples"] not in (
+        fingerprint(model._to_model(images[:10])),
+        fingerprint(model._to_model(images[-10:])),
+    )
     said = treevae("score", tmp_path, *options[:2], "--most", 1)
     assert "Scoring 1 of 40 samples" in said
     assert "±" not in said  # of one sample there is no error

@@ -171,6 +171,6 @@ def test_memory_does_not_grow_with_draws(monkeypatch):
 
 
 def test_bits_per_dimension():
-    assert evidence.bits_per_dimension(0.0, 12) == 8  # a density of 1 on [0, 1] tells nothing of a byte
-    levels = 16 * 4  # pixels known to lie in one of 16 of the 256 levels
-    assert evidence.bits_per_dimension(levels * math.log(256 / 16), levels) == pytest.approx(4)
+    # pixels of which all 256 levels are equally likely: a density of 255/256 from half a level below 0 to half above 1
+    assert evidence.bits_per_dimension(12 * math.log(255 / 256), 12) == pytest.approx(8)
+    assert evidence.bits_per_dimension(12 * math.log(255 / 16), 12) == pytest.approx(4)  # one of 16 levels

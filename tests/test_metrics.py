@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations, permutations
 from time import perf_counter
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.cluster.hierarchy import ClusterNode, linkage, to_tree
+from scipy.cluster.hierarchy import ClusterNode, fcluster, linkage, to_tree
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from test_tree import no_deadline, trees
 
@@ -78,7 +79,8 @@ def paths_of(linkage_matrix: np.ndarray) -> list[tuple[int, ...]]:
 def test_dendrogram_purity_of_a_linkage_is_that_mean_too(n: int, method: str, seed: int, data: st.DataObject) -> None:
     matrix = linkage(np.random.default_rng(seed).normal(size=(n, 2)), method)
     leaf_index, y = zip(*data.draw(labelled(n)), strict=True)
-    check_purity(matrix, paths_of(matrix), leaf_index, y)
+    if len(leaf_index) != n:  # as many are taken for one an observation
+        check_purity(matrix, paths_of(matrix), leaf_index, y)
     own = data.draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n))  # one label an observation
     check_purity(matrix, paths_of(matrix), range(n), own)
 
@@ -193,7 +195,6 @@ def test_a_perfect_clustering_scores_one_whatever_the_names(metric: Callable[...
     [
         ([], [], "leaf_index and y are empty; pass at least one sample"),
         ([0, 1], [0, 0, 0], "leaf_index has 2 samples and y has 3; pass one label for each sample"),
-        ([0, -1], [0, 0], r"leaf_index\[1\]=-1 must be at least 0"),
         ([0.0, 1.0], [0, 0], "leaf_index has dtype float64; pass integers"),
         ([True, False], [0, 0], "leaf_index has dtype bool; pass integers"),
         ([0, 1], [[0, 1], [1, 0]], r"leaf_index has shape \(2,\) and y \(2, 2\); pass one leaf and one label a sample"),
@@ -203,8 +204,26 @@ def test_samples_that_cannot_be_scored(leaf_index: list[Any], y: list[Any], mess
     for metric in (contingency, *ALL):
         with pytest.raises(ValueError, match=message):
             metric(leaf_index, y)
-    with pytest.raises(ValueError, match=message.replace("at least 0", "0 to 1")):
+    with pytest.raises(ValueError, match=message):
         dendrogram_purity(Tree({0: (1, 2)}), leaf_index, y)
+
+
+def test_noise_is_a_cluster_like_others() -> None:
+    labels, y = [-1, 0, 0, 1, -1], [0, 1, 1, 2, 0]
+    for metric in ALL:
+        assert metric(labels, y) == metric([3, 0, 0, 1, 3], y) == 1.0
+    for refused in (contingency, partial(dendrogram_purity, Tree({0: (1, 2)}))):
+        with pytest.raises(ValueError, match=r"leaf_index\[0\]=-1 must be (at least 0|0 to 1)"):
+            refused(labels, y)
+
+
+def test_clusters_of_a_linkage_are_not_taken_for_its_observations() -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    merges, y = linkage(X, "ward"), np.repeat([0, 1], 10)
+    with pytest.raises(ValueError, match=r"leaf_index names some twice: it takes the observation .* np\.arange\(n\)"):
+        dendrogram_purity(merges, fcluster(merges, 4, "maxclust"), y)
+    assert dendrogram_purity(merges, np.arange(20)[::-1], y) <= 1  # in any order
+    assert dendrogram_purity(merges, [0, 0, 1], [0, 0, 1]) == 1  # several samples an observation
 
 
 def test_leaves_out_of_range() -> None:

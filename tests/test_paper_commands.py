@@ -1,6 +1,8 @@
 """The paper's tables as commands: list, run and show."""
 
+import errno
 import json
+import os
 import re
 from dataclasses import replace
 
@@ -101,7 +103,8 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     assert f"Cells in {tmp_path}: 1 of 2." in said
     assert "done: " not in said
     shown = treevae("paper", "show", "tiny", *options[2:])
-    command = f"treevae paper run tiny --scale {SCALE} --again"  # without a folder: it is written into tables
+    rows = "--data digits --method agg --seeds 1"
+    command = f"treevae paper run tiny {rows} --scale {SCALE} --again"  # without a folder: it is written into tables
     assert f"Digits: Agg, seed 0: recorded without a score of this table; to fit anew: {command}." in shown
     assert f"treevae paper run TABLE --scale {SCALE} --results {tmp_path} --again" in treevae(
         "paper", "list", *options[2:]
@@ -173,6 +176,46 @@ def test_a_folder_that_is_not_there_is_refused_and_not_made(command, tmp_path):
     (line,) = treevae("paper", *command, "--results", tmp_path / "resutls", code=1).splitlines()
     assert re.match(r"Error: there is no folder .*resutls: name that of the records with --results", line)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["file", "file/results"])
+def test_a_store_that_cannot_be_written_is_said_once_before_anything_is_fitted(tmp_path, tiny, below):
+    (tmp_path / "file").touch()
+    (line,) = treevae("paper", "run", "tiny", "--results", tmp_path / below, code=1).splitlines()
+    assert (
+        line
+        == f"Error: {tmp_path / 'file'} is a file, where a folder of records was to be; name another with --results"
+    )
+
+
+def test_a_store_without_room_is_said_once(tmp_path, tiny, monkeypatch):
+    def full(**options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    (line,) = treevae("paper", "run", "tiny", "--results", tmp_path, code=1).splitlines()
+    assert (
+        line == f"Error: cannot write into the folder {tmp_path}: No space left on device; name another with --results"
+    )
+
+
+def test_a_device_that_is_not_there_is_said_once(tmp_path, tiny):
+    (line,) = treevae("paper", "run", "tiny", "--results", tmp_path, "--device", "tpu", code=1).splitlines()
+    assert line.startswith("Error: --device tpu cannot be used")
+
+
+def test_list_names_the_other_scales(tmp_path):
+    Store(tmp_path).write(cell_of(scale=0.1), whole_record())
+    hint = f"There are records of scale 0.1 too: treevae paper list --scale 0.1 --results {tmp_path}"
+    assert hint in treevae("paper", "list", "--results", tmp_path)
+    assert "There are records" not in treevae("paper", "list", "--scale", 0.1, "--results", tmp_path)
+
+
+def test_run_says_what_is_fitted_and_records_beside_which_seeds(tmp_path, tiny):
+    options = ("--method", "treevae", "--scale", SCALE, "--seeds", 2, "--results", tmp_path, "--device", "cpu")
+    said = treevae("paper", "run", "tiny", *options)
+    assert re.search(r"^fitting digits-treevae-.*, seeds 0, 1 \(1 of 1\)$", said, re.MULTILINE)
+    assert Store(tmp_path).read(small(1))["fitted_with_seeds"] == [0, 1]
 
 
 def test_interrupting_the_command_says_how_to_go_on(tmp_path, tiny, monkeypatch):

@@ -85,6 +85,16 @@ def test_what_is_in_the_store_is_not_fitted_again_and_has_no_model(run, tmp_path
     assert "without a model in" not in treevae("paper", "run", "digits", *run.options)
 
 
+def test_a_model_of_another_store_is_not_lost(tmp_path):
+    models = tmp_path / "models"
+    for k, store in enumerate(("one", "other")):
+        treevae("paper", "run", "digits", *FEW, "--seeds", 1, "--results", tmp_path / store, "--models", models)
+        assert len(list((models / "aside").glob("*-1.safetensors"))) == k
+    kept = load_model(next((models / "aside").iterdir()))
+    assert kept.tree_ == Models(models).read(cell()).tree_
+    assert Models(models).seeds(cell()) == [0]
+
+
 def test_without_its_model_a_record_is_not_written_and_nothing_is_trained_twice(tmp_path, monkeypatch):
     options = (*FEW, "--seeds", 1, "--results", tmp_path / "results", "--models", tmp_path / "models")
 

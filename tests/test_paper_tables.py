@@ -277,6 +277,18 @@ def test_records_that_do_not_tell_their_data_still_count(tmp_path):
     assert "61.0 ± 1.0" in treevae("paper", "show", "sizes", "--results", tmp_path)
 
 
+def test_rows_of_different_samples_are_named(tmp_path):
+    here = Store(tmp_path)
+    for k, (method, prints) in enumerate([("agg", "a"), ("treevae", "b"), ("bisecting", "b")]):
+        here.write(cell_of(method=method), {"scores_percent": {"ACC": 1.0 + k}, "train_samples": prints})
+    here.write(cell_of(1), {"scores_percent": {"ACC": 5.0}})
+    said = treevae("paper", "show", "clustering", "--results", tmp_path)
+    assert "Fashion: the rows are not all of the same samples: Agg: a; TreeVAE, Bisecting k-means: b.\n" in said
+    assert "Fashion: TreeVAE, seed 1: recorded before records told which samples they are of.\n" in said
+    (tmp_path / f"{cell_of(method='agg').name}.json").unlink()
+    assert "same samples:" not in treevae("paper", "show", "clustering", "--results", tmp_path)
+
+
 def test_the_same_samples_from_other_files_are_averaged(tmp_path):
     """A note tells of files that were written anew; what decides is the samples in them."""
     prints = {"train_samples": "uint8 60x4 1a2b3c4d", "test_samples": "uint8 10x4 5e6f7a8b"}

@@ -7,6 +7,8 @@ import pytest
 
 from treevae import TreeVAE
 from treevae.progress import LINES, Progress
+from treevae.training.events import EpochEnded
+from treevae.training.plan import Plan, Work
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # so few epochs
 X = np.random.default_rng(0).random((120, 6)).astype(np.float32)
@@ -56,7 +58,7 @@ def test_a_terminal_has_a_bar_and_no_lines(capsys, monkeypatch):
 
 def test_time_left_is_that_of_the_work_seen(capsys, monkeypatch):
     """A fit that goes on from its state has done its first half in no time."""
-    now = iter([100.0, 110.0])
+    now = iter([100.0, 110.0, 120.0])
     monkeypatch.setattr("treevae.progress.time.monotonic", lambda: next(now))
     with Progress(True) as progress:
         progress.at(0.5, "here", "rec")
@@ -64,4 +66,28 @@ def test_time_left_is_that_of_the_work_seen(capsys, monkeypatch):
     assert capsys.readouterr().err.splitlines() == [
         " 50% done so far: here, rec",
         " 75% done, about 0:00:10 left: there, rec",
+        "100% done",
     ]
+
+
+def test_runs_that_have_not_told_yet_are_as_far_as_the_others(capsys):
+    """Side by side and taken up again, they tell one after the other."""
+    about = {"stage": "first tree", "leaf": None, "epoch": 9, "epochs": 10, "kl_weight": 0.0, "learning_rate": 0.1}
+    terms = {"reconstruction": -1.0, "kl_root": 0.0, "kl_nodes": 0.0, "kl_decisions": 0.0}
+    event = EpochEnded(**about, **terms, progress=0.6, contrast_bottom_up=None, contrast_routers=None)
+    with pytest.raises(KeyboardInterrupt), Progress(True, n_runs=3) as progress:  # noqa: PT012
+        for run in range(3):
+            progress.show(event, run)
+        raise KeyboardInterrupt
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(" 60% done so far")
+
+
+def test_all_is_done_at_the_end_and_not_before(capsys):
+    plan = Plan.paper(epochs=10, n_leaves=3)
+    work = Work(plan, None)
+    assert work.add(1e9) < 1  # a tree may take more splits than were planned
+    fit(verbose=True)
+    *before, last = [line for line in capsys.readouterr().err.splitlines() if "done" in line]
+    assert last == "100% done"
+    assert not any("100%" in line for line in before)

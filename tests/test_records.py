@@ -1,13 +1,14 @@
-"""Records of fitted models: what they say of log p(x)."""
+"""Records of fitted models: what they say of log p(x), of nodes and of stages."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from treevae import Tree, TreeVAE
 from treevae.data import DataSet
-from treevae.experiments.records import record
+from treevae.experiments.records import elbo_terms, node_table, record, stages
 
 RNG = np.random.default_rng(0)
 IMAGES, Y = RNG.random((40, 8, 8, 3)).astype(np.float32), RNG.integers(2, size=40)
@@ -16,7 +17,6 @@ SMALL = {"tree": Tree().split(0), "latent_dim": 2, "hidden_dim": 8, "max_depth":
 
 def recorded(x: np.ndarray, draws: int, **changes: object) -> tuple[TreeVAE, dict]:
     model = TreeVAE(**SMALL | changes).fit(x)
-    model.tree = None  # a Tree is no JSON
     return model, json.loads(json.dumps(record(model, DataSet("made up", x, Y, x, Y, ("a", "b")), 0, "command", draws)))
 
 
@@ -29,7 +29,7 @@ def test_estimates_of_log_p_come_with_their_error():
         assert told[f"ll_{bound}"]["standard_error"] == pytest.approx(values.std(ddof=1) / np.sqrt(40))
         assert told[f"ll_{bound}"]["mean"] > found["elbo"]["ELBO"]
     # with sigma = 1 a pixel costs at least log sqrt(2 pi) nats, however well it is met
-    least = 8 + np.log2(2 * np.pi) / 2
+    least = np.log2(255) + np.log2(2 * np.pi) / 2
     assert least < told["bits_per_dimension"] < least + 0.5
     assert told["draws"] == 6
     assert set(found["scores_percent"]) == {"DP", "LP", "ACC", "NMI", "ARI"}
@@ -40,3 +40,48 @@ def test_bits_are_told_of_densities_of_pixels_alone():
     assert "bits_per_dimension" not in recorded(IMAGES.reshape(40, -1), 2, likelihood="gaussian")[1]["likelihood"]
     assert "bits_per_dimension" not in recorded(255 * IMAGES, 2, likelihood="gaussian")[1]["likelihood"]
     assert "likelihood" not in recorded(IMAGES, 0)[1]
+
+
+def test_nodes_are_told_by_the_samples_that_reach_them():
+    three = Tree().split(0).split(1)  # leaves 3, 4 and 2
+    model = TreeVAE(**SMALL | {"tree": three, "epochs": 3}).fit(IMAGES)
+    told = {row["node"]: row for row in node_table(model, IMAGES)}
+    proba = dict(zip(three.leaves, model.predict_proba(IMAGES).T, strict=True))
+    reach = proba | {1: proba[3] + proba[4], 0: np.ones(len(IMAGES))}
+    assert reach[1].std() > 0.01  # samples differ, so that it matters how they are weighted
+    for node, row in told.items():
+        assert row["share"] == pytest.approx(reach[node].mean(), abs=1e-5)
+        assert (row["depth"], row["children"]) == (three.depth(node), list(three.children(node)))
+    surer = {0: np.maximum(reach[1], reach[2]), 1: np.maximum(reach[3], reach[4])}
+    for node, larger in surer.items():
+        assert told[node]["confidence"] == pytest.approx(larger.sum() / reach[node].sum(), abs=1e-5)
+    assert [told[leaf]["confidence"] for leaf in three.leaves] == [None] * 3
+    assert told[0]["active_latents"] == (model.transform(IMAGES).var(0) > 0.01).sum()
+    terms = elbo_terms(model, IMAGES)  # of ten draws, where nodes are of one
+    assert sum(row["share"] * row["kl"] for row in told.values()) == pytest.approx(
+        terms["kl_root"] + terms["kl_nodes"], rel=0.05
+    )
+
+
+def test_a_stage_has_its_own_seconds_and_samples():
+    terms = {"kl_weight": 0.5, "reconstruction": -3.0, "kl_root": 1.0, "kl_nodes": 2.0, "kl_decisions": 0.1}
+
+    def epoch(k: int, stage: str, leaf: int | None = None) -> dict:
+        told = {"event": "EpochEnded", "stage": stage, "leaf": leaf, "epoch": k, "epochs": 2, "contrast_routers": None}
+        return told | terms
+
+    history = [
+        *(epoch(k, "first tree") for k in (1, 2)),
+        {"event": "LeafChosen", "leaf": 1, "samples": 7},
+        *(epoch(k, "subtree", 1) for k in (1, 2)),
+        *(epoch(k, "final") for k in (1, 2)),
+    ]
+    model = SimpleNamespace(labels_=np.zeros(10), history_=history, seconds_=[1.0, 3.0, 3.5, 4.0, 5.5, 7.0, 11.0])
+    found = stages(model)
+    assert [(one["stage"], one["samples"], one["seconds"]) for one in found] == [
+        ("first tree", 10, 3.0),
+        ("subtree", 7, 2.5),
+        ("final", 10, 5.5),
+    ]
+    assert found[1]["leaf"] == 1
+    assert terms.items() <= found[0].items()

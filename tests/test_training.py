@@ -399,6 +399,17 @@ def test_what_a_split_gains_is_the_fall_of_the_whole_loss():
     assert abs(gain) > 0.02
 
 
+def test_what_a_split_gains_on_some_samples_counts_by_their_number():
+    module, twice = fixed_module(THREE), Samples(data(64).x.repeat(2, 1), CPU)
+    subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 1, torch.Generator().manual_seed(4))
+
+    def gain(n: int) -> float:
+        objective = SubtreeOnSubset([module], [2], subtree, twice, [torch.arange(n)])
+        return sum(split_gain(objective, twice, 0.3, seed) for seed in range(200)) / 200
+
+    assert gain(64) == pytest.approx(gain(128) / 2, abs=2e-3)
+
+
 def test_what_the_removal_of_a_leaf_costs():
     four = Tree().split(0).split(1).split(3)  # leaves 5, 6, 4, 2: only 5 and 6 are siblings that are both leaves
     module, samples = fixed_module(four), data()
@@ -426,6 +437,38 @@ def test_leaves_are_split_by_what_trials_gain():
     assert {event.leaf for event in tried} == {1, 2}
     assert split.leaf == max(tried, key=lambda event: event.gain).leaf
     assert [e.epoch for e in events if isinstance(e, EpochEnded) and e.stage == "trial"] == [1] * 2
+
+
+def test_gains_are_measured_anew_once_the_whole_tree_is_trained():
+    events = grown(data(160), tiny(leaf_rule="gain", n_leaves=4, whole_every=1, batch_size=8))
+    (middle, *_) = (i for i, e in enumerate(events) if isinstance(e, EpochEnded) and e.stage == "whole tree")
+    before, after = (
+        {event.leaf for event in part if isinstance(event, SplitTried)} for part in (events[:middle], events[middle:])
+    )
+    (split, *_) = (event.leaf for event in events if isinstance(event, LeafChosen))
+    assert before == {1, 2}
+    assert before - {split} <= after
+
+
+def test_gains_costs_and_losses_are_compared_at_one_kl_weight(monkeypatch):
+    weights = []
+
+    def note(name, measure):
+        def noted(*arguments):
+            weights.append((name, arguments[-2]))
+            return measure(*arguments)
+
+        monkeypatch.setattr(growing, name, noted)
+
+    for name in ("split_gain", "tree_loss", "removal_costs"):
+        note(name, getattr(growing, name))
+    monkeypatch.setattr(growing, "best_mend", lambda module, gains, costs: (max(costs), min(set(gains) - set(costs))))
+    plan = tiny(n_leaves=3, repairs=1, batch_size=8)
+    plan = dataclasses.replace(plan, whole=dataclasses.replace(plan.whole, kl_start=0.25))
+    grown(data(160), plan)
+    assert {name for name, _ in weights} == {"split_gain", "tree_loss", "removal_costs"}
+    assert len(weights) > 4  # the loss before a repair, and after it
+    assert {weight for _, weight in weights} == {plan.whole.kl_weight(plan.whole.epochs - 1)}
 
 
 @pytest.mark.parametrize("better", [True, False])

@@ -72,6 +72,9 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
     for why in damaged:
         typer.echo(f"{why}.")
     there = _options(results, scale)
+    for other in store.scales({row.data for table in TABLES.values() for row in table.rows}):
+        if other != scale:
+            typer.echo(f"There are records of scale {other:g} too: treevae paper list{_options(results, other)}")
     if incomplete:
         again = f"treevae paper run TABLE{there} --again"
         typer.echo(f"Incomplete records lack a score of the table: {again} fits them anew.")
@@ -136,9 +139,11 @@ def run_table(
     from .experiments.running import jobs_of, run, standing, wanted
     from .experiments.store import Store
     from .experiments.tables import table_of
+    from .parameters import device_of
 
     if models is not None and ray is not None:
         raise ValueError("--models cannot be given with --ray, whose workers send back records alone; leave one out")
+    _check_no_file(results)
     chosen, store = table_of(table), Store(results)
     cells = wanted(chosen, seeds, scale, data, method)
     now = standing(store, cells)
@@ -150,6 +155,10 @@ def run_table(
     left = now.missing + anew
     ready = left if ray is not None else _with_data(left, root)  # workers have their own data
     jobs = jobs_of(store, ready, side_by_side or (None if ray is None else 1), anew)
+    if jobs:  # what would go wrong with each of them is said once, before the first
+        make_writable(results, "--results")
+        if ray is None:
+            device_of(device)
     _announce(chosen, now, jobs, store, again=again, all_methods=method is None)
     if models is not None:
         _tell_bare(models, [cell for cell in cells if cell not in left])
@@ -157,7 +166,7 @@ def run_table(
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale} --root DATA"])
     where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
     try:
-        ended = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
+        ended = run(_named(jobs), store, where) if ray is None else run_on_ray(jobs, store, where, ray)
         outcomes = list(_tell(ended)) if jobs else []
     except KeyboardInterrupt:
         _tell_interrupted(jobs)
@@ -203,14 +212,26 @@ def _announce(table: Table, now: Standing, jobs: list[Job], store: Store, again:
             typer.echo(f"Begun earlier, and goes on from its state: {job.name}")
 
 
+def _named(jobs: list[Job]) -> Iterator[Job]:
+    """The jobs, each with a line when its turn comes."""
+    for k, job in enumerate(jobs, start=1):
+        typer.echo(f"fitting {_about(job)} ({k} of {len(jobs)})")
+        yield job
+
+
+def _about(job: Job) -> str:
+    """What a job fits."""
+    return f"{job.cells[0].about}, seed{'s' * (len(job.seeds) > 1)} {', '.join(map(str, job.seeds))}"
+
+
 def _tell_bare(models: Path, cells: list[Cell]) -> None:
     """Of how many TreeVAEs there is a record and no model, as they were fitted without --models."""
     from .experiments.models import Models
 
     if bare := Models(models).lacking(cells):
         typer.echo(
-            f"TreeVAEs there without a model in {models}, which are not fitted again: {len(bare)}; to fit them, name a "
-            "new store with --results."
+            f"TreeVAEs there without a model in {models}, which are not fitted again: {len(bare)}; to fit them, name "
+            "new folders with --results and --models."
         )
 
 
@@ -329,8 +350,15 @@ def _options(results: Path, scale: float) -> str:
 
 def _check_there(results: Path) -> None:
     """Nothing is shown of, or written into, a folder whose name may be a slip."""
+    _check_no_file(results)
     if not results.is_dir():
         raise ValueError(f"there is no folder {results}: name that of the records with --results, or run a table first")
+
+
+def _check_no_file(results: Path) -> None:
+    there = next(path for path in (results, *results.parents) if path.exists())
+    if not there.is_dir():
+        raise ValueError(f"{there} is a file, where a folder of records was to be; name another with --results")
 
 
 def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Failed | Busy]:
@@ -347,9 +375,8 @@ def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Fail
             if one.aside is not None:
                 typer.echo(f"  the record before is kept as {one.aside}")
         else:
-            what = f"{one.job.cells[0].about}, seed {', '.join(map(str, one.job.seeds))}"
             if isinstance(one, Failed):
-                typer.secho(f"failed: {what}: {one.why}", fg="red", err=True)
+                typer.secho(f"failed: {_about(one.job)}: {one.why}", fg="red", err=True)
             else:
-                typer.echo(f"busy: {what}: another process is fitting it")
+                typer.echo(f"busy: {_about(one.job)}: another process is fitting it")
         yield one

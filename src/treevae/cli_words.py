@@ -67,8 +67,19 @@ def as_options(text: str, command: Any) -> str:
     return text
 
 
+def flowing(text: str) -> str:
+    """A help text whose paragraphs are one line each, to be wrapped where it is shown; those behind \\b stay."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(one if one.lstrip().startswith("\b") else " ".join(one.split()) for one in paragraphs)
+
+
 class Commands(TyperGroup):
     """A group of commands, in which a mistake of the user ends in one red line and exit code 1."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for command in self.commands.values():
+            command.help = flowing(command.help or "")
 
     def invoke(self, ctx: Any) -> Any:
         """What the command returns."""

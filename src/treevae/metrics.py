@@ -1,7 +1,8 @@
 """How well leaves, and the tree above them, agree with known classes.
 
 Labels are used here and only here: nothing in training sees them. Every score is a float, higher is better; 1 is
-perfect and 0 the least, but for :func:`ari`, where 0 is chance.
+perfect and 0 the least, but for :func:`ari`, where 0 is chance. Those that need no tree take any integers for clusters:
+where -1 stands for noise, as in HDBSCAN, noise is one more cluster.
 """
 
 from __future__ import annotations
@@ -66,6 +67,11 @@ def dendrogram_purity(tree: Tree | np.ndarray, leaf_index: ArrayLike, y: ArrayLi
     """
     left, right = _merges(tree)
     n_leaves = len(left) + 1
+    if not isinstance(tree, Tree) and 1 < n_leaves == np.size(leaf_index) > len(np.unique(leaf_index)):
+        raise ValueError(
+            f"tree is a linkage of {n_leaves} observations, as many as there are samples, but leaf_index names some "
+            "twice: it takes the observation of each sample, np.arange(n), not its cluster"
+        )
     in_leaves = contingency(leaf_index, y, n_leaves)
     under = np.concatenate([in_leaves, np.zeros((len(left), in_leaves.shape[1]), dtype=in_leaves.dtype)])
     for node, (a, b) in enumerate(zip(left, right, strict=True), start=n_leaves):
@@ -121,7 +127,7 @@ def ari(leaf_index: ArrayLike, y: ArrayLike) -> float:
 def _counts(leaf_index: ArrayLike, y: ArrayLike) -> np.ndarray:
     """The number of samples of each class in each leaf that holds one: a score does not ask how leaves are numbered."""
     leaf = np.asarray(leaf_index)
-    if leaf.ndim == 1 and np.issubdtype(leaf.dtype, np.integer) and (leaf >= 0).all():
+    if leaf.ndim == 1 and np.issubdtype(leaf.dtype, np.integer):
         leaf = np.unique(leaf, return_inverse=True)[1]
     return contingency(leaf, y)  # which says what is wrong with others
 

@@ -30,7 +30,8 @@ class Progress:
     """Shows events on standard error, if wanted: by a bar in a terminal or a notebook, by lines in a log."""
 
     def __init__(self, wanted: bool, n_runs: int = 1) -> None:
-        self._wanted, self._done = wanted, [0.0] * n_runs
+        self._wanted, self._several = wanted, n_runs > 1
+        self._done: dict[int, float] = {}  # by run; one that has not told yet is as far as the others
         self._console = Console(stderr=True)
         self._live = self._console.is_terminal or self._console.is_jupyter
         self._bar = Bar(
@@ -53,6 +54,8 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if kind is None and self._bar.tasks[self._task].completed:  # all is done when the work ends, not before
+            self.at(1.0, "done", "")
         self._bar.stop()
 
     def say(self, text: str) -> None:
@@ -76,19 +79,18 @@ class Progress:
             self._lines = int(done * LINES)
             seconds, share = now - self._first[0], done - self._first[1]
             left = timedelta(seconds=round(seconds * (1 - done) / share))
-            self.say(f"{done:4.0%} done, about {left} left: {what}, {terms}")
+            self.say(f"{done:4.0%} done, about {left} left: {what}, {terms}" if done < 1 else "100% done")
 
     def show(self, event: Event, run: int = 0) -> None:
         """Show an event of a run."""
-        several = len(self._done) > 1
-        who = f"run {run}: " if several else "  "
+        who = f"run {run}: " if self._several else "  "
         match event:
             case EpochEnded() | EmbeddingEpochEnded():
                 self._done[run] = event.progress
                 leaf = event.leaf if isinstance(event, EpochEnded) else None
-                where = event.stage if leaf is None or several else f"{event.stage} of node {leaf}"
+                where = event.stage if leaf is None or self._several else f"{event.stage} of node {leaf}"
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
-                self.at(sum(self._done) / len(self._done), description, event.summary)
+                self.at(sum(self._done.values()) / len(self._done), description, event.summary)
             case LeafChosen():
                 self.say(f"{who}splitting node {event.leaf}, {event.samples} samples")
             case CandidatesCompared():
@@ -102,5 +104,5 @@ class Progress:
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case LeafDied():
                 self.say(f"{who}pruned node {event.leaf}, which got too few samples")
-            case TreeChanged():
+            case TreeChanged() if len(event.tree.leaves) > 1:
                 self.say(f"{who}leaves: {len(event.tree.leaves)}")

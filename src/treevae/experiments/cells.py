@@ -16,6 +16,7 @@ from ..recipes import RECIPES
 FINGERPRINTS = ("train_samples", "test_samples")  # in a record
 SAID = ("note", *FINGERPRINTS)  # of its data
 HASH = 8  # hexadecimal digits in a file's name
+ASIDE = "aside"  # the folder, below that of records or models, of those that were replaced
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,14 @@ class Job:
         """The name of the folder for the state of its fit."""
         seeds = f"{self.seeds[0]}" if len(self.seeds) == 1 else f"{self.seeds[0]}..{self.seeds[-1]}"
         return f"{self.cells[0].about}-seed{seeds}-{short_hash(sorted(cell.name for cell in self.cells))}"
+
+
+def place_aside(file: Path) -> Path:
+    """Where the file of a cell is to be kept that another will replace, beside those that were replaced earlier."""
+    number = 1
+    while (place := file.parent / ASIDE / f"{file.stem}-{number}{file.suffix}").exists():
+        number += 1
+    return place
 
 
 def of_other_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .cells import Cell
+from .cells import Cell, place_aside
 
 if TYPE_CHECKING:
     from ..estimator import TreeVAE
@@ -35,9 +35,14 @@ class Models:
         return self.folder / f"{cell.name}{SUFFIX}"
 
     def keep(self, cell: Cell, model: TreeVAE) -> None:
-        """Write the model of a cell; one that was there is of an earlier fit, and is replaced."""
+        """Write the model of a cell; one that is there is of another fit, of another store perhaps: set aside."""
+        path = self.path(cell)
         self.folder.mkdir(parents=True, exist_ok=True)
-        model.save(self.path(cell))
+        if path.exists():
+            aside = place_aside(path)
+            aside.parent.mkdir(exist_ok=True)
+            path.rename(aside)
+        model.save(path)
 
     def seeds(self, cell: Cell) -> list[int]:
         """The seeds, in order, with which the cell has a model here."""

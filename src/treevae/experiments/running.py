@@ -219,7 +219,8 @@ def fit(
                 f"the data ({now}) are not those of records in the store that these would be averaged with "
                 f"({was or 'the published ones'}); name another folder with --results"
             )
-    return method.fit(job, data, place)
+    for cell, record in method.fit(job, data, place):
+        yield cell, record | {"fitted_with_seeds": list(job.seeds)}
 
 
 @lru_cache(maxsize=1)  # the jobs of a table come data set by data set

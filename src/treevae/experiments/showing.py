@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
 from ..tree import Tree
-from .cells import SAID, of_other_data
+from .cells import FINGERPRINTS, SAID, of_other_data
 from .methods import METHODS
 from .store import DamagedRecordError, Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
@@ -33,6 +33,7 @@ class Shown:
     paper: str
     seeds: int
     notes: tuple[str, ...] = ()  # what a reader must know of our fits
+    samples: frozenset[str] = frozenset()  # the fingerprints of those that it is of, as far as records tell
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float, skip
     sd = statistics.stdev(values) if len(values) > 1 else None if method.seeded else 0.0
     digits = DIGITS if entry.paper is None else entry.paper.digits
     mark = compare(mean, entry.paper, entry.score.better) if scale == 1 else ""
-    return Shown(_written(mean, sd, digits), mark, paper, len(values), notes)
+    return Shown(_written(mean, sd, digits), mark, paper, len(values), notes, _samples(having))
 
 
 def remarks(table: Table, found: Sequence[Line]) -> list[str]:
@@ -102,7 +103,25 @@ def remarks(table: Table, found: Sequence[Line]) -> list[str]:
     legend = [LEGEND] if any(one.mark for one in figures) else []
     spread = [SPREAD] if any("±" in one.ours + one.paper for one in figures) else []
     notes = dict.fromkeys(f"{line.data}: {note}." for line in found for one in line.figures for note in one.notes)
-    return [*legend, *spread, *filter(None, [table.note]), *notes]
+    return [*legend, *spread, *filter(None, [table.note]), *notes, *_different_samples(found)]
+
+
+def _samples(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The fingerprints of the samples of records, of those that tell them."""
+    prints = ([record[name] for name in FINGERPRINTS if record.get(name)] for record in records)
+    return frozenset(" and ".join(each) for each in prints if each)
+
+
+def _different_samples(found: Sequence[Line]) -> Iterator[str]:
+    """A sentence for each data set whose rows are not all of the same samples."""
+    for data in dict.fromkeys(line.data for line in found):
+        methods: dict[str, dict[str, None]] = {}
+        for line in (line for line in found if line.data == data):
+            for samples in sorted(frozenset().union(*(one.samples for one in line.figures))):
+                methods.setdefault(samples, {})[line.title] = None
+        if len(methods) > 1:
+            each = "; ".join(f"{', '.join(titles)}: {samples}" for samples, titles in methods.items())
+            yield f"{data}: the rows are not all of the same samples: {each}."
 
 
 def _notes(
@@ -111,8 +130,12 @@ def _notes(
     """In what the data were not the published ones, and what else is to be said of the records behind a figure."""
     yield from dict.fromkeys(record["note"] for record in records.values() if record.get("note"))
     if lacking := [seed for seed, record in records.items() if not entry.score.is_in(record)]:
-        again = f"treevae paper run {table.name}{'' if scale == 1 else f' --scale {scale}'} --again"
+        rows = f"--data {row.data} --method {row.method} --seeds {max(lacking) + 1}"
+        again = f"treevae paper run {table.name} {rows}{'' if scale == 1 else f' --scale {scale}'} --again"
         yield f"{row.title}, {_seeds(lacking)}: recorded without a score of this table; to fit anew: {again}"
+    untold = [seed for seed, record in records.items() if not any(record.get(name) for name in FINGERPRINTS)]
+    if 0 < len(untold) < len(records):
+        yield f"{row.title}, {_seeds(untold)}: recorded before records told which samples they are of"
     leaves = {seed: n for seed, record in records.items() if (n := _leaves(record)) is not None}
     asked = METHODS[row.method].cell(row.data, entry.changes, 1, 0).settings.get("n_leaves")
     if others := ", ".join(f"{seed} ({n})" for seed, n in leaves.items() if n != asked):

@@ -17,10 +17,9 @@ from ..recipes import RECIPES
 from ..training.checkpoint import parsed
 from ..training.runfolder import RunFolder, RunLockedError
 from ..writing import write_whole
-from .cells import SAID, Cell, Job, short_hash
+from .cells import SAID, Cell, Job, place_aside, short_hash
 
 RUNNING = "running"  # the folder of the states
-ASIDE = "aside"  # the folder of records that were replaced
 JOB = "job.json"
 OWNER = "owner"  # the folder with the lock of the process whose job it is
 MOST_SCALE = 1e6  # of a schedule
@@ -122,17 +121,10 @@ class Store:
         if found is not None and short_hash(found) != replaces:
             return Written(path)
         if found is not None:
-            aside = self._free_place_aside(cell)
+            aside = place_aside(path)
             write_whole(aside, path.read_text(encoding="utf-8"))
         write_whole(path, json.dumps(asdict(cell) | record, indent=1) + "\n")
         return Written(path, aside)
-
-    def _free_place_aside(self, cell: Cell) -> Path:
-        """Where a record of a cell can be kept beside those that were replaced earlier."""
-        number = 1
-        while (place := self.folder / ASIDE / f"{cell.name}-{number}.json").exists():
-            number += 1
-        return place
 
     def replaceable(self, cells: Iterable[Cell]) -> dict[str, str]:
         """The hashes of the records that some cells have, by the cells' names: those that a job is to replace."""

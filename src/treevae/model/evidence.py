@@ -69,7 +69,7 @@ BOUNDS: dict[str, Callable[[Nodes, Levels, Descent, Tensor], Tensor]] = {
 def bits_per_dimension(log_p: float, n_features: int) -> float:
     """Bits for each of the 8-bit values that were divided by 255, given the log-density of all in nats.
 
-    -log p / (D log 2) turns nats of D values in [0, 1] into bits a value; a level of 256 is 1/256 wide, so that a
-    density of 1 on [0, 1] costs 8 bits. It takes the density for constant across a level.
+    -log p / (D log 2) turns nats of D values in [0, 1] into bits a value; levels are 1/255 apart, so a density of 1
+    costs log2 255 bits. It takes the density for constant from level to level.
     """
-    return 8 - log_p / (n_features * math.log(2))
+    return math.log2(255) - log_p / (n_features * math.log(2))

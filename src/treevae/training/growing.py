@@ -183,9 +183,9 @@ class Growth:
 
     @property
     def _kl_weight(self) -> float:
-        """That a whole tree was last trained with, while it grew."""
-        assert self.plan.whole is not None
-        return self.plan.whole.kl_weight(self.plan.whole.epochs - 1)
+        """At which gains, costs and losses are set side by side: that of the last epoch of a whole tree that grows."""
+        stage = self.plan.whole or self.plan.trial
+        return stage.kl_weight(stage.epochs - 1)
 
     def network(self, task: Task, generator: torch.Generator) -> TreeVAEModule | Subtree:
         """What a task trains: the run's module itself, or a new subtree."""
@@ -234,12 +234,11 @@ class Growth:
         return {"first": "split", "split": "split", "whole": "split", "mend": "settle", "settle": "mend"}[self.phase]
 
     def _tried(self, task: Task, network: TreeVAEModule | Subtree, samples: Samples) -> SplitTried:
-        """Keep what a split would gain, by the KL weight it was trained with."""
+        """Keep what a split would gain."""
         objective = objective_of([self], [task], network, samples)
         assert isinstance(objective, SubtreeOnSubset)
         assert task.leaf is not None
-        weight = task.stage.kl_weight(task.stage.epochs - 1)
-        self.gains[task.leaf] = split_gain(objective, samples, weight, task.seed)
+        self.gains[task.leaf] = split_gain(objective, samples, self._kl_weight, task.seed)
         return SplitTried(task.leaf, self.gains[task.leaf])
 
     def _judge(self, samples: Samples) -> Iterator[Event]:

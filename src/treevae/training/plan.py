@@ -129,6 +129,9 @@ class Plan:
         )
 
 
+NEARLY = 0.99  # of the work, when all that was expected is done
+
+
 class Work:
     """How much of a plan is done, in units of one decoder's pass over all samples: the base of "time left"."""
 
@@ -158,6 +161,6 @@ class Work:
         return (1 + leaves) * share
 
     def add(self, work: float) -> float:
-        """Count work as done; the share of the whole that is done now, at most 1."""
+        """Count work as done; the share of the whole that is done now, which is never all: some trees take more."""
         self.done += work
-        return min(self.done / self._total, 1.0)
+        return min(self.done / self._total, NEARLY)

@@ -104,7 +104,15 @@ def root_map(
     axes.set(xticks=[], yticks=[], title=f"{method.upper()} of the root's embedding")
     axes.spines[:].set_visible(False)  # where a point lies means nothing, how near others are does
     larger = (LEGEND_POINT / size) ** 0.5
-    axes.legend(markerscale=larger, fontsize=SMALL, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.legend(
+        title="leaf" if y is None else "class",
+        title_fontsize=SMALL,
+        markerscale=larger,
+        fontsize=SMALL,
+        frameon=False,
+        loc="center left",
+        bbox_to_anchor=(1, 0.5),
+    )
     return figure
 
 
@@ -172,7 +180,7 @@ def average_dendrogram(
 ) -> Figure:
     """A figure of the dendrogram that several fitted models agree on, by the mean edges between their clusters.
 
-    Leaves are named by the most frequent class of the first model's, where y is given.
+    Leaves are named by the most frequent class of the first model's and its share, where y is given.
     """
     need_matplotlib()
     from scipy.cluster.hierarchy import dendrogram, linkage
@@ -187,13 +195,15 @@ def average_dendrogram(
     names = [f"cluster {k}" for k in range(len(trees[0].leaves))]
     if y is not None:
         held = main_classes(trees[0], labels[0], named_classes(y, class_names, len(labels[0])))
-        names = [name if main is None else main[0] for name, main in zip(names, held, strict=True)]
+        names = [name if main is None else f"{main[0]} ({main[1]:.0%})" for name, main in zip(names, held, strict=True)]
     figure, axes = _axes((1.6 + 0.7 * len(names), 4.2))
     dendrogram(merged, labels=names, ax=axes, color_threshold=0, above_threshold_color=TRUNK, leaf_font_size=TEXT)
     if max(map(len, names)) > SHORT:
         for label in axes.get_xticklabels():
             label.set(rotation=45, ha="right", rotation_mode="anchor")
     axes.set_ylabel(f"edges between clusters, mean of {len(trees)} trees", fontsize=SMALL)
+    what = "clusters" if y is None else "most frequent class of the clusters, and its share,"
+    axes.set_xlabel(f"{what} in the first tree", fontsize=SMALL)
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="x", length=0)
     return figure
