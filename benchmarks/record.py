@@ -5,24 +5,35 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from treevae import __version__
+from treevae.experiments.records import source, versions
 
 
 def write(out: Path | None, found: dict[str, Any], device: str = "cpu") -> None:
-    """Write figures with their command, device, threads and versions; by default into results/, named by both."""
+    """Write figures with their command, device, threads and versions; by default into results/, named by both.
+
+    By default nothing is written over: where there is a record already, perhaps of other options, a number is added.
+    """
     script, on_gpu = Path(sys.argv[0]), device.startswith("cuda")
-    out = out or Path(__file__).parent / "results" / f"{script.stem}-{'cuda' if on_gpu else 'cpu'}.json"
+    out = out or _free(Path(__file__).parent / "results" / f"{script.stem}-{'cuda' if on_gpu else 'cpu'}.json")
     about = {
         "command": " ".join(["python", f"benchmarks/{script.name}", *(Path(word).name for word in sys.argv[1:])]),
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
-        "versions": {"treevae": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "versions": versions(),
+        "source": source(),
     }
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(about | found, indent=2) + "\n")
     print(f"wrote {out}")
+
+
+def _free(path: Path) -> Path:
+    """The path, or the first with a number that is free."""
+    numbered = (path.with_stem(f"{path.stem}-{k}") for k in count(2))
+    return path if not path.exists() else next(one for one in numbered if not one.exists())

@@ -23,6 +23,7 @@ from treevae.experiments.tables import table_of
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BASELINES = (ROOT / "docs" / "baselines.md").read_text()
+SCORES = ("DP", "LP", "ACC", "NMI")
 FIGURE = re.compile(r"−?\d\d+\.\d+")  # ten or more, so that differences of figures are none
 
 
@@ -86,9 +87,9 @@ def shown(values: list[float], digits: int) -> str:
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 
-def of_the_paper(name: str, score: str) -> str:
-    table = table_of("generative" if score == "ELBO" else "clustering")
-    (row,) = [row for row in table.rows if (row.data, row.method) == (name, "treevae") and not row.label]
+def of_the_paper(name: str, score: str, method: str = "treevae") -> str:
+    table = table_of("generative" if score in ("ELBO", "LL") else "clustering")
+    (row,) = [row for row in table.rows if (row.data, row.method) == (name, method) and "leaves" not in row.label]
     figure = row.entries[table.columns.index(score)].paper
     assert figure is not None
     return f"{figure.mean:.1f} ± {figure.sd:.1f}".replace("-", "−")
@@ -134,7 +135,7 @@ def test_the_table_of_results_is_the_recorded_runs(label, name, settings):
     runs = recorded(name, **settings)
     fields = {"command", "device", "versions", "tree"} | ({"parameters", "stages"} if name != "mnist" else set())
     assert all(fields <= set(run) for run in runs)
-    page = (ROOT / "docs" / "results.md").read_text()
+    page, _ = (ROOT / "docs" / "results.md").read_text().split("**Likelihoods**")
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {label} |")]
     _, seeds, *figures = (cell.strip().replace("*", "") for cell in row.strip("|").split("|"))
     digits = 2 if len(runs) > 1 else 1
@@ -145,6 +146,22 @@ def test_the_table_of_results_is_the_recorded_runs(label, name, settings):
         papers = [re.search(r"; ([^)]*)\)", figure).group(1) for figure in figures[2:]]
         assert papers == [of_the_paper(name, score) for score in ("ACC", "NMI")]
     assert [seeds, *(figure.split(" (")[0] for figure in figures)] == [str(len(runs)), elbo, rl.split(" ")[0], *scores]
+
+
+@pytest.mark.parametrize(
+    ("label", "name", "settings"),
+    [("MNIST, 10", "mnist", {}), ("Fashion, 10", "fashion", {}), ("20Newsgroups, 10", "news20", {"n_leaves": 10})],
+)
+def test_the_table_of_likelihoods_is_the_recorded_runs(label, name, settings):
+    _, page = (ROOT / "docs" / "results.md").read_text().split("**Likelihoods**")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {label} |")]
+    _, seeds, ours, paper, bound = (cell.strip() for cell in row.strip("|").split("|"))
+    runs = [run["likelihood"] for run in recorded(name, **settings) if "likelihood" in run]
+    assert len(runs) == (1 if seeds.isdigit() else 3)
+    assert [ours, bound] == [
+        shown([statistics.mean(run[b]["mean"] for run in runs)], 1) for b in ("ll_paper", "ll_iwae")
+    ]
+    assert paper == of_the_paper(name, "LL").split(" ")[0]
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "results" / "tables").iterdir()), ids=lambda page: page.name)
@@ -162,7 +179,7 @@ def spread(monkeypatch):
 def test_the_tables_of_the_spread_are_the_recorded_ones(spread):
     page = (ROOT / "docs" / "spread.md").read_text()
     rows = [spread.settings_row(line) for line in spread.lines()]
-    rows += [spread.rules_row(line) for line in spread.lines() if line["compared"]]
+    rows += [spread.rules_row(line) for line in spread.lines() if spread.judged(line)]
     assert [
         row
         for row in page.splitlines()
@@ -184,17 +201,33 @@ def test_the_first_table_of_the_readme_has_the_trees_of_the_defaults(spread, nam
     assert f"| {' | '.join(cells)} |\n" in README
 
 
-def test_wards_figures_are_the_papers_where_the_page_says_so():
-    page = (ROOT / "docs" / "results.md").read_text()
-    for name, figures in (("mnist", "63.7 78.6 69.5 71.1"), ("fashion", "45.0 67.6 51.3 52.6")):
-        small, large = (
-            json.loads(path.read_text())
-            for path in sorted((ROOT / "results").glob(f"{name}-agg-*.json"), key=lambda path: "n_leaves" in path.name)
-        )
-        found = [large["scores_percent"]["DP"], large["scores_percent"]["LP"]]
-        found += [small["scores_percent"]["ACC"], small["scores_percent"]["NMI"]]
-        assert [f"{value:.1f}" for value in found] == figures.split()
-        assert all(figure in page for figure in figures.split())
+def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    table = "\n".join(importlib.import_module("ranking").rows())
+    assert f"\n{table}\n" in (ROOT / "docs" / "results.md").read_text()
+
+
+def of_ward(name: str) -> list[str]:
+    (row,) = [row for row in table_of("clustering").rows if (row.data, row.method) == (name, "agg")]
+    records = [Store(ROOT / "results").read(METHODS["agg"].cell(name, entry.changes, 1.0, 0)) for entry in row.entries]
+    return [f"{entry.score.read(record):.1f}" for entry, record in zip(row.entries, records, strict=True)]
+
+
+def test_what_the_page_says_of_wards_figures_is_recorded():
+    _, after = (ROOT / "docs" / "results.md").read_text().split("**Are data and scores the paper's?**")
+    said = " ".join(after.split("\n\n")[0].split())
+    assert all(
+        of_ward(name) == [of_the_paper(name, s, "agg").split()[0] for s in SCORES] for name in ("mnist", "fashion")
+    )
+    mnist = ", ".join(f"{score} {value}" for score, value in zip(SCORES, of_ward("mnist"), strict=True))
+    assert f"(MNIST {mnist}; Fashion {', '.join(of_ward('fashion'))};" in said
+    ties = json.loads((ROOT / "benchmarks" / "results" / "news20_ties-cpu.json").read_text())["ward_percent"]
+    choices = {one["choice"].split()[-1]: [f"{one[score]:.1f}" for score in SCORES] for one in ties}
+    papers = [of_the_paper("news20", score, "agg").split()[0] for score in SCORES]
+    for three_and_last in (choices["either"], choices["AVX-512"]):
+        assert f"{', '.join(three_and_last[:3])} and {three_and_last[3]}" in said
+    assert f"a tenth of a point ({', '.join(papers)})" in said
+    assert of_ward("news20") == choices["AVX-512"]
 
 
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "benchmarks/RECORDS.md"])

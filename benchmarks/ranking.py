@@ -1,0 +1,63 @@
+"""Does the paper's ranking hold, TreeVAE > LadderVAE + Ward > VAE + Ward? Gains between them, with their errors.
+
+    python benchmarks/ranking.py [--results FOLDER]
+
+From the records of Table 1. A gain is the difference of two means over seeds, its standard error stands in brackets; in
+bold those that are more than twice their error away from 0, of which one can say that one method is ahead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+from treevae.experiments.methods import METHODS
+from treevae.experiments.store import Store
+from treevae.experiments.tables import DATA_TITLES, table_of
+
+RESULTS = Path(__file__).parents[1] / "results"
+DATA = ("mnist", "fashion", "news20", "omniglot5")
+PAIRS = (("treevae", "laddervae"), ("laddervae", "vae"), ("treevae", "vae"), ("treevae", "deepect"))
+TITLES = {"treevae": "TreeVAE", "laddervae": "LadderVAE + Ward", "vae": "VAE + Ward", "deepect": "DeepECT"}
+CLEAR = 2.0  # standard errors
+
+
+def scores(store: Store, data: str, method: str) -> list[list[float]]:
+    """DP, LP, ACC and NMI of a method on a data set: of each the values over seeds."""
+    (row,) = [row for row in table_of("clustering").rows if (row.data, row.method) == (data, method)]
+    records = [store.seeds(METHODS[method].cell(data, entry.changes, 1.0, 0)).values() for entry in row.entries]
+    found = ((entry.score.read(one) for one in of) for entry, of in zip(row.entries, records, strict=True))
+    return [[value for value in values if value is not None] for values in found]
+
+
+def gain(ours: list[float], theirs: list[float]) -> str:
+    """By how much one mean is above another, with its standard error; in bold if that is clear."""
+    more = statistics.mean(ours) - statistics.mean(theirs)
+    error = sum(statistics.variance(values) / len(values) for values in (ours, theirs)) ** 0.5
+    text = f"{more:.1f} ({error:.1f})".replace("-", "−")
+    return f"**{text}**" if abs(more) > CLEAR * error else text
+
+
+def rows(results: Path = RESULTS) -> Iterator[str]:
+    """The table in Markdown, line by line."""
+    store = Store(results)
+    yield "| data | gain of | over | DP | LP | ACC | NMI |"
+    yield "| --- " * 7 + "|"
+    for data in DATA:
+        for better, other in PAIRS:
+            both = zip(scores(store, data, better), scores(store, data, other), strict=True)
+            cells = [DATA_TITLES[data], TITLES[better], TITLES[other], *(gain(*pair) for pair in both)]
+            yield f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the store of records")
+    print("\n".join(rows(parser.parse_args().results)))
+
+
+if __name__ == "__main__":
+    main()
