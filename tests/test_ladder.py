@@ -154,6 +154,10 @@ def test_what_is_refused():
         VAE(-1).fit(X)
     with pytest.raises(ValueError, match="epochs=0"):
         VAE(epochs=0).fit(X)
+    with pytest.raises(ValueError, match=r"X has 5 features, but VAE is expecting 6 features"):
+        VAE(epochs=1, hidden_dim=4, batch_size=8).fit(np.zeros((8, 6)) + np.arange(8)[:, None]).transform(
+            np.zeros((8, 5))
+        )
 
 
 @pytest.mark.parametrize("levels", [5, 6, 8])

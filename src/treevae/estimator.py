@@ -278,9 +278,9 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     ) -> list[TreeVAE]:
         """Fit one model for each seed, all side by side, and return them; self stays as it is.
 
-        Each is what ``fit`` would have given with that ``random_state``, up to rounding, but on a GPU all together take
-        a fraction of the time that they take one after the other. ``checkpoint`` and ``save_every`` are those of
-        :meth:`fit`, for all of them together.
+        Each is what ``fit`` would have given with that ``random_state``, up to rounding; but a tree magnifies rounding,
+        so that its splits may be others. On a GPU all together take a fraction of the time that they take one after the
+        other. ``checkpoint`` and ``save_every`` are those of :meth:`fit`, for all of them together.
         """
         if not np.iterable(seeds):
             raise ValueError(f"seeds={seeds!r} must be several numbers, as range(5) or [0, 1, 7]")

@@ -90,6 +90,9 @@ class _Root(_Path):
     _schedule = 500
 
 
+_Path.__name__, _Root.__name__ = "LadderVAE", "VAE"  # what scikit-learn's messages about samples call them
+
+
 class LadderVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A LadderVAE: latents one above the other, each with a prior given by the one above.
 
