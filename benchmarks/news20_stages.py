@@ -28,6 +28,7 @@ from treevae.model.elbo import TERMS
 from treevae.model.module import TreeVAEModule
 from treevae.model.scoring import score_terms
 from treevae.parameters import device_of
+from treevae.preparing import prepare
 from treevae.training.events import EpochEnded, TreeChanged
 from treevae.training.growing import Grove
 from treevae.training.plan import Stage
@@ -103,7 +104,8 @@ def main() -> None:
     data = load("news20", given.root)
     model = TreeVAE.recipe("news20", n_leaves=given.leaves)
     model.set_params(epochs=max(1, round(model.epochs * given.scale)))
-    _, _, arch, _, x = model._check(data.x_train, 0)
+    ready = prepare(model, model.get_params(deep=False), data.x_train)
+    arch, x = ready.arch, ready.x
     test = torch.from_numpy(data.x_test)
     device = device_of("auto")
     samples = Samples(x, device, largest=arch.largest_activation)

@@ -17,6 +17,7 @@ from treevae.data.units import Units
 from treevae.model import descent
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
+from treevae.preparing import Prepared, prepare
 from treevae.training.loop import DivergedError
 from treevae.training.samples import Samples, over
 from treevae.tree import balanced
@@ -232,16 +233,21 @@ def test_a_tree_grows_on_pictures_of_two_kinds():
 # -- many rows ----------------------------------------------------------------------------------------------------
 
 
+def seen(X, **changes) -> Prepared:
+    model = TreeVAE(**SMALL, **changes)
+    return prepare(model, model.get_params(deep=False), X)
+
+
 @pytest.mark.parametrize("likelihood", ["gaussian", "gaussian_learnt"])
 def test_rows_of_a_memory_map_are_looked_at_block_by_block(likelihood, tmp_path, monkeypatch):
     """What is computed on the way to the model is no larger than a block; the model sees the same."""
     np.save(tmp_path / "x.npy", NORMAL.astype(np.float32))
     X = np.load(tmp_path / "x.npy", mmap_mode="r")
-    whole = TreeVAE(**SMALL, likelihood=likelihood)._check(NORMAL.astype(np.float32), 0)[-1]
+    whole = seen(NORMAL.astype(np.float32), likelihood=likelihood).x
     monkeypatch.setattr(units, "BLOCK", 4 * 7)
     sizes = [part.stop - part.start for part in units.blocks(X)]
     assert set(sizes) == {7}
-    x = TreeVAE(**SMALL, likelihood=likelihood)._check(X, 0)[-1]
+    x = seen(X, likelihood=likelihood).x
     torch.testing.assert_close(x, whole, rtol=1e-6, atol=1e-6)
     if likelihood == "gaussian":
         assert np.shares_memory(x.numpy(), X)  # never copied
@@ -255,7 +261,7 @@ def test_answers_for_all_samples_are_put_together_in_place():
 
 
 def test_units_of_blocks_are_those_of_the_whole(monkeypatch):
-    form = TreeVAE(**SMALL)._check(NORMAL, 0)[1]
+    form = seen(NORMAL).form
     scales = []
     for block in (1, 50, 10**9):
         monkeypatch.setattr(units, "BLOCK", block)

@@ -22,6 +22,7 @@ from treevae.experiments.running import jobs_of, wanted
 from treevae.experiments.store import Store
 from treevae.experiments.tables import TABLES
 from treevae.model.module import TreeVAEModule
+from treevae.preparing import prepare
 from treevae.recipes import RECIPES
 from treevae.tree import balanced
 
@@ -100,7 +101,7 @@ def test_latents_give_a_record_for_their_cells(name):
         json.dumps(kept)
     if name == "laddervae-matched":
         tree = TreeVAE(**RECIPES["digits"] | changes | {"tree": balanced(4)})
-        arch = tree._check(data.x_train, 0)[2]
+        arch = prepare(tree, tree.get_params(deep=False), data.x_train).arch
         in_training = sum(w.numel() for w in TreeVAEModule(arch, [balanced(4)], torch.Generator()).parameters())
         assert in_training <= kept["n_weights"] < 1.03 * in_training
 

@@ -7,6 +7,7 @@ import pytest
 
 from treevae import TreeVAE
 from treevae.data.sets import SOURCES
+from treevae.preparing import prepare
 from treevae.recipes import RECIPES
 
 # shape of a sample, network, latent dim, hidden, levels, leaves, likelihood, augmentation, contrastive weight
@@ -48,7 +49,9 @@ def test_every_recipe_fits_its_data(name):
     """All checks of fit pass on samples of the set's shape, and the networks have its sizes."""
     shape, network, latent, hidden, levels, _, likelihood, _, weight = PAPER[name]
     X = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
-    _, form, arch, _, x = TreeVAE.recipe(name, device="cpu")._check(X, 30.0)
+    model = TreeVAE.recipe(name, device="cpu")
+    ready = prepare(model, model.get_params(deep=False), X)
+    form, arch, x = ready.form, ready.arch, ready.x
     assert form.user_shape == shape
     assert (arch.network, arch.likelihood) == (network, likelihood)
     assert (arch.latent_dims, arch.hidden_dims) == ((latent,) * levels, (hidden,) * (levels - 1))

@@ -186,13 +186,15 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
     """Fit in a folder that no other process may use meanwhile: from the start, or from where it stood."""
     from .estimator import TreeVAE
     from .fitting import run_folder
-    from .parameters import device_of
+    from .parameters import check_save_every, device_of
+    from .preparing import prepare
 
+    check_save_every(save_every)
     if start and not force:
         _check_free(out)
     table, known, where = _read_samples(settings, start)
     model = TreeVAE(**settings["options"], verbose=True)
-    model._check(table.frame, save_every)  # before anything is written
+    prepare(model, model.get_params(deep=False), table.frame)  # before anything is written
     make_writable(out)
     with run_folder(out, save_every) as folder:
         if start:

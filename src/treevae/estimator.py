@@ -17,31 +17,27 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .data.arrays import InputForm, read
-from .data.augment import AUGMENTATIONS
-from .data.units import Units
 from .fitting import Fitting
 from .model.evidence import BOUNDS, evidence
 from .model.module import TreeVAEModule
-from .model.networks import Architecture
 from .model.scoring import score_terms
 from .model.stack import LAYER_DEFAULTS
-from .parameters import architecture, check_parameters, check_save_every, device_of, positive
+from .parameters import check_save_every, device_of, positive
+from .preparing import augmentation_of, batch_rows, prepare
 from .recipes import RECIPES
-from .saving import Fitted, plain, restored_fit, restored_parameters, write
+from .saving import Fitted, restored_fit, restored_parameters, write
 from .training import checkpoint as files
 from .training.adam import give_back
 from .training.events import LeafChosen
 from .training.growing import Grove
 from .training.loop import out_of_memory
 from .training.plan import Plan
-from .training.runfolder import RunFolder, fingerprint
+from .training.runfolder import RunFolder
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
-from .training.views import Augment, Views, check_that_views_differ
+from .training.views import Augment
 from .tree import Tree
 
-SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
-MAY_CHANGE = ("device", "verbose", "random_state")  # when a fit goes on
 LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
 
 
@@ -297,16 +293,15 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     ) -> None:
         """Fit models with the same parameters but their random state."""
         first = models[0]
-        reader = clone(first)  # learns the features' number and names; an earlier fit stays whole until a new one ends
-        X, form, arch, units, x = reader._check(X, save_every)
+        check_save_every(save_every)
+        reader, given = clone(first), first.get_params(deep=False)  # an earlier fit stays whole until a new one ends
+        ready = prepare(reader, given, X)
         names = getattr(reader, "feature_names_in_", ())
-        plan = first._plan(len(x))
+        plan = first._plan(len(ready.x))
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
-        identity = {}
-        if checkpoint is not None:
-            identity = first._identity(first.get_params(deep=False), X, x, form, arch)
-        samples = Samples(x, device_of(first.device), largest=arch.largest_activation)
-        grove = partial(Grove, arch, samples, plan, tree=first.tree, augment=first._augmentation())
+        identity = {} if checkpoint is None else ready.identity(given)
+        samples = Samples(ready.x, device_of(first.device), largest=ready.arch.largest_activation)
+        grove = partial(Grove, ready.arch, samples, plan, tree=first.tree, augment=augmentation_of(first.augment))
         fitting = Fitting(grove, seeds, identity, first.verbose)
 
         def keep() -> None:
@@ -317,7 +312,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
                 if module is not None:
                     give_back(module)
                     labels = over(module, samples, _winners(module)).cpu().numpy()
-                    model._keep(Fitted(module.eval(), plan, labels, history, seconds, form, units, names))
+                    model._keep(Fitted(module.eval(), plan, labels, history, seconds, ready.form, ready.units, names))
 
         try:
             fitting.run(checkpoint, save_every, all(isinstance(state, Integral) for state in random_states))
@@ -337,16 +332,6 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             model._warn_of_fewer_leaves()
             model._warn_of_norms_left_behind()
 
-    def _identity(
-        self, parameters: dict[str, Any], X: np.ndarray, x: torch.Tensor, form: InputForm, arch: Architecture
-    ) -> dict[str, Any]:
-        """What must not change when a fit goes on: the parameters, the data, and what is done to them."""
-        kept = {name: plain(value) for name, value in parameters.items() if name not in MAY_CHANGE}
-        identity = {"parameters": kept, "data": fingerprint(X), "form": form.to_dict()}
-        if callable(self.augment):  # it has no name that says what it does; what it does is
-            identity["augment"] = fingerprint(self._try_augmentation(x, form, arch.likelihood).cpu().numpy())
-        return identity
-
     def _keep(self, found: Fitted) -> None:
         """Become the model that was fitted."""
         self.module_, self.plan_, self.labels_ = found.module, found.plan, found.labels
@@ -361,62 +346,13 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         return Plan.paper(
             int(self.epochs),
             int(self.n_leaves),
-            self._batch_rows(n_samples),
+            batch_rows(self.get_params(deep=False), n_samples),
             int(self.n_init),
             self.leaf_rule,
             float(self.learning_rate),
             float(self.contrastive_weight),
             self.contrastive_loss,
         )
-
-    def _batch_rows(self, n_samples: int) -> int:
-        """Rows in a training step, so few that small data can be split too."""
-        least = 2 if self.contrastive_weight == 0 else 4  # two samples, in two views each
-        return max(least, min(int(self.batch_size), n_samples // 10))
-
-    def _check(self, X: Any, save_every: float) -> tuple[np.ndarray, InputForm, Architecture, Units, torch.Tensor]:
-        """X as a matrix, its form, the networks for it, its units, and what the model will see; or an error."""
-        given = self.get_params(deep=False)
-        check_parameters(given)
-        check_save_every(save_every)
-        X, form = self._read(X)
-        arch = architecture(given, form, X)
-        units = Units.of(form, arch.likelihood, X)
-        x = units.to_model(X, arch.likelihood)
-        self._check_samples(x)
-        if self.augment is not None:
-            self._try_augmentation(x, form, arch.likelihood)
-        return X, form, arch, units, x
-
-    def _try_augmentation(self, x: torch.Tensor, form: InputForm, likelihood: str) -> torch.Tensor:
-        """Views of the first samples, on the training device; raises what would go wrong hours later."""
-        augment = self._augmentation()
-        assert augment is not None
-        if isinstance(self.augment, str):
-            if not form.is_image:
-                raise ValueError(f"augment={self.augment!r} needs images; X has {form.n_features} features")
-            if x.min() < 0 or x.max() > 1:
-                raise ValueError(
-                    f"augment={self.augment!r} needs pixels in [0, 1] or uint8; X ranges from {float(x.min()):g} to "
-                    f"{float(x.max()):g}"
-                )
-        first = x[None, : self._batch_rows(len(x))].to(device_of(self.device))
-        views = Views(augment, form.shape, 1)
-        views.draw(first, [0])
-        low, high = float(views.held.min()), float(views.held.max())
-        if not np.isfinite(low + high):
-            raise ValueError("augment returned NaN or infinity for the first samples of X")
-        if likelihood == "bernoulli" and (low < 0 or high > 1):
-            raise ValueError(
-                f"augment returned values from {low:g} to {high:g}, but likelihood='bernoulli' needs them in [0, 1]; "
-                "clamp them, or fit with another likelihood"
-            )
-        if self.contrastive_weight > 0:
-            check_that_views_differ(augment, form.shape, first)
-        return views.held
-
-    def _augmentation(self) -> Augment | None:
-        return AUGMENTATIONS[self.augment] if isinstance(self.augment, str) else self.augment
 
     def _warn_of_fewer_leaves(self) -> None:
         n_grown = len(self.tree_.leaves)
@@ -635,17 +571,15 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
 
     def _to_model(self, X: Any) -> torch.Tensor:
         """Samples as the fitted module sees them, on the CPU."""
-        X, _ = self._read(X, reset=False)
+        X, _ = self._read(X)
         return self._units.to_model(X, self.module_.arch.likelihood)
 
     def _where(self) -> torch.device:
         """The device of the fitted module."""
         return next(self.module_.parameters()).device
 
-    def _read(self, X: Any, reset: bool = True) -> tuple[np.ndarray, InputForm]:
+    def _read(self, X: Any) -> tuple[np.ndarray, InputForm]:
         """X as a checked (n, features) matrix, and its form."""
-        if reset:
-            return read(self, X, None, self.likelihood.startswith("gaussian"))
         # floats sent to a model of uint8 images must be in [0, 1] as well
         any_value = self.module_.arch.likelihood != "bernoulli" and not self._form.from_bytes
         return read(self, X, self._form, any_value)
@@ -691,11 +625,6 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def _generator(self, random_state: Any) -> torch.Generator:
         chance = check_random_state(self.random_state if random_state is None else random_state)
         return torch.Generator(self._where()).manual_seed(int(chance.randint(2**31 - 1)))
-
-    @staticmethod
-    def _check_samples(x: torch.Tensor) -> None:
-        if all(bool((part == x[0]).all()) for part in x.split(SAMPLES_AT_ONCE)):
-            raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -17,10 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.arrays import read
-from ..data.units import Units
 from ..estimator import TreeVAE
 from ..fitting import Fitting
-from ..parameters import architecture, check_parameters, check_save_every, device_of
+from ..parameters import check_parameters, check_save_every, device_of
+from ..preparing import augmentation_of, prepare
 from ..training.adam import give_back
 from ..training.plan import Stage
 from ..training.samples import LIGHT_CHUNK, Samples, over
@@ -131,19 +130,11 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     ) -> DeepECT:
         """Train the autoencoder, grow the tree on X and return self; as :meth:`TreeVAE.fit`, ``y`` is ignored."""
         check_save_every(save_every)
-        like, reader = self._like(), clone(self)  # an earlier fit stays whole until this one ends
-        X, form = read(reader, X, None, self.likelihood == "gaussian")
-        arch = architecture(like.get_params(deep=False), form, X)
-        arch = replace(arch, likelihood="gaussian" if arch.likelihood == "gaussian_learnt" else arch.likelihood)
-        units = Units.of(form, arch.likelihood, X)
-        x = units.to_model(X, arch.likelihood)
-        like._check_samples(x)
-        if self.augment is not None:
-            like._try_augmentation(x, form, arch.likelihood)
-
-        identity = {} if checkpoint is None else like._identity(self.get_params(deep=False), X, x, form, arch)
-        samples = Samples(x, device_of(self.device), largest=arch.largest_activation)
-        make = partial(EmbeddedGrowth, arch, samples, self._schedule(), like._augmentation())
+        reader = clone(self)  # an earlier fit stays whole until this one ends
+        ready = prepare(reader, self._as_for_treevae(), X, learnt_variance=False)
+        identity = {} if checkpoint is None else ready.identity(self.get_params(deep=False))
+        samples = Samples(ready.x, device_of(self.device), largest=ready.arch.largest_activation)
+        make = partial(EmbeddedGrowth, ready.arch, samples, self._schedule(), augmentation_of(self.augment))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         fitting = Fitting(make, [seed], identity, self.verbose)
         fitting.run(checkpoint, save_every, isinstance(self.random_state, Integral))
@@ -152,7 +143,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         assert growth is not None
         module, leaves = growth.module, growth.module.leaves
         give_back(module)
-        self._form, self._units, self.module_ = form, units, module.eval()
+        self._form, self._units, self.module_ = ready.form, ready.units, module.eval()
         (self.history_,), (self.seconds_,) = fitting.histories, fitting.seconds
         self.tree_: Tree = leaves.tree
         self.centres_: np.ndarray = leaves.in_order(leaves.centres).cpu().numpy()
@@ -183,8 +174,8 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         samples = Samples(self._units.to_model(X, arch.likelihood), self.module_.run_of.device)
         return over(self.module_, samples, self.module_.embed, LIGHT_CHUNK).cpu().numpy()
 
-    def _like(self) -> TreeVAE:
-        """A TreeVAE with the parameters of the same name and meaning, once all are checked: it finds networks too."""
+    def _as_for_treevae(self) -> dict[str, Any]:
+        """A TreeVAE's parameters, these where they have the same name and meaning, once all are checked."""
         like = TreeVAE(
             max_depth=1,
             n_leaves=2,
@@ -196,8 +187,8 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             device=self.device,
-        )
-        check_parameters(like.get_params(deep=False))
+        ).get_params(deep=False)
+        check_parameters(like)
         for name, least in (("n_clusters", 2), ("latent_dim", 1), ("pretrain_epochs", 0)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..estimator import TreeVAE
 from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
+from ..preparing import batch_rows
 from ..training.plan import Plan, Stage
 from ..tree import Tree
 
@@ -78,7 +79,7 @@ class _Path(TreeVAE):
             whole=None,
             final=tuned,
             n_leaves=1,
-            batch_size=self._batch_rows(n_samples),
+            batch_size=batch_rows(self.get_params(deep=False), n_samples),
             contrastive_weight=float(self.contrastive_weight),
             contrastive_loss=self.contrastive_loss,
         )

@@ -145,10 +145,11 @@ def _matched(cell: Cell, data: DataSet) -> int:
     """The width at which a LadderVAE has as many weights as a TreeVAE of the recipe has in training."""
     from ..baselines.ladder import matched_hidden_dim
     from ..estimator import TreeVAE
+    from ..preparing import prepare
     from ..tree import balanced
 
     model = TreeVAE(**{k: v for k, v in cell.settings.items() if k not in ("augment", "contrastive_weight", "depth")})
-    _, _, arch, _, _ = model._check(data.x_train[:1000], save_every=0)
+    arch = prepare(model, model.get_params(deep=False), data.x_train[:1000]).arch
     return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]), cell.settings["depth"])
 
 

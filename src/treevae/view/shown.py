@@ -37,7 +37,7 @@ class ShownSamples:
         """The samples X of a model; features are called as ``names`` says, or as in ``fit``."""
         if kind is not None and kind not in KINDS:
             raise ValueError(f"kind={kind!r}; allowed are {', '.join(map(repr, KINDS))}")
-        matrix, form = model._read(X, reset=False)
+        matrix, form = model._read(X)
         if (kind == "images") != form.is_image and kind is not None:
             raise ValueError(f"kind={kind!r}, but the samples have shape {form.user_shape}; leave kind out")
         known = names if names is not None else getattr(model, "feature_names_in_", None)
