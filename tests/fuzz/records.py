@@ -26,7 +26,8 @@ def valid_records(folder: Path) -> None:
     running = folder / "running" / "some-job"
     running.mkdir(parents=True)
     cell = {"data": CELL.data, "method": CELL.method, "settings": CELL.settings, "scale": 1.0, "seed": 1}
-    (running / "job.json").write_text(json.dumps([cell, cell | {"seed": 2}]))
+    job = {"cells": [cell, cell | {"seed": 2}], "replaces": {CELL.name: "0123abcd"}}
+    (running / "job.json").write_text(json.dumps(job))
     (running / STATES[0]).write_bytes(b"a state")
 
 
@@ -38,6 +39,7 @@ def load_records(folder: Path) -> None:
     for job in store.started():
         assert isinstance(job.name, str)
         assert job.seeds
+        assert not store.has(job)
 
 
 def valid_run(folder: Path) -> None:
