@@ -102,7 +102,7 @@ def test_the_second_table_of_the_readme_has_the_trees_of_the_papers_first():
         assert f"| {line.data} | {line.seeds} | {' | '.join(figures)} |\n" in README
 
 
-@pytest.mark.parametrize("name", ["clustering", "generative"])
+@pytest.mark.parametrize("name", ["clustering", "generative", "digits"])
 def test_the_page_of_results_has_the_papers_tables(name):
     rows = [row for row in (ROOT / "results/tables" / f"{name}.md").read_text().splitlines() if row.startswith("| ")]
     assert "\n".join(rows) in (ROOT / "docs" / "results.md").read_text()

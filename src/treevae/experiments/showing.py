@@ -134,7 +134,7 @@ def _notes(
         again = f"treevae paper run {table.name} {rows}{'' if scale == 1 else f' --scale {scale}'} --again"
         yield f"{row.title}, {_seeds(lacking)}: recorded without a score of this table; to fit anew: {again}"
     untold = [seed for seed, record in records.items() if not any(record.get(name) for name in FINGERPRINTS)]
-    if 0 < len(untold) < len(records):
+    if untold:
         yield f"{row.title}, {_seeds(untold)}: recorded before records told which samples they are of"
     leaves = {seed: n for seed, record in records.items() if (n := _leaves(record)) is not None}
     asked = METHODS[row.method].cell(row.data, entry.changes, 1, 0).settings.get("n_leaves")
