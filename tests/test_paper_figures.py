@@ -90,6 +90,8 @@ def test_a_model_of_another_store_is_not_lost(tmp_path):
     for k, store in enumerate(("one", "other")):
         treevae("paper", "run", "digits", *FEW, "--seeds", 1, "--results", tmp_path / store, "--models", models)
         assert len(list((models / "aside").glob("*-1.safetensors"))) == k
+    treevae("paper", "run", "digits", *FEW, "--seeds", 1, "--results", tmp_path / "third", "--models", models)
+    assert len(list((models / "aside").iterdir())) == 2
     kept = load_model(next((models / "aside").iterdir()))
     assert kept.tree_ == Models(models).read(cell()).tree_
     assert Models(models).seeds(cell()) == [0]

@@ -20,7 +20,7 @@ from treevae.experiments.cells import Job
 from treevae.experiments.cluster import run_on_ray
 from treevae.experiments.methods import METHODS, Method
 from treevae.experiments.records import record
-from treevae.experiments.running import Failed, Finished, jobs_of, run, wanted
+from treevae.experiments.running import Busy, Failed, Finished, jobs_of, run, wanted
 from treevae.experiments.store import Store
 from treevae.training.runfolder import RunLockedError
 
@@ -141,6 +141,16 @@ def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, metho
     said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
     assert "busy" not in said
     assert here.read(job.cells[0]) is not None
+
+
+def test_a_cell_is_fitted_by_one_process_at_a_time(tmp_path):
+    """Though the jobs that it stands in may be others."""
+    here, cells = Store(tmp_path), [cell_of(seed, data="digits", method="bisecting") for seed in range(3)]
+    with here.alone(Job((cells[0], cells[1]))):
+        ended = list(run([Job((cells[1],)), Job((cells[2],))], Store(tmp_path), CPU))
+    assert [type(one) for one in ended] == [Busy, Finished]
+    assert [type(one) for one in run([Job((cells[1],))], here, CPU)] == [Finished]
+    assert not (tmp_path / "running").exists()
 
 
 def test_a_job_that_another_process_has_ended_meanwhile_is_there(tmp_path, tiny, monkeypatch):

@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +59,7 @@ def test_a_record_comes_back_with_its_identity(tmp_path):
                                     "settings": RECIPES["fashion"]}  # fmt: skip
     here.write(cell_of(), {"note": "y"})
     assert here.read(cell_of())["note"] == "x"  # what is there stays
+    assert [json.loads(path.read_text())["note"] for path in (tmp_path / "new" / "aside").iterdir()] == ["y"]
     here.write(cell_of(12), {"note": "z"})
     assert [(seed, record["note"]) for seed, record in here.seeds(cell_of(5)).items()] == [(0, "x"), (12, "z")]
 
@@ -97,13 +98,42 @@ def test_a_record_that_is_replaced_is_kept_beside_earlier_ones(tmp_path):
     here.write(cell_of(), {"note": "first"})
     for number, (before, after) in enumerate([("first", "second"), ("second", "third")], start=1):
         (replaces,) = here.replaceable([cell_of(), cell_of(1)]).values()
-        _, aside = here.write(cell_of(), {"note": after}, replaces)
+        _, aside, in_place = here.write(cell_of(), {"note": after}, replaces)
+        assert in_place
         assert here.read(cell_of())["note"] == after
         assert aside == tmp_path / "aside" / f"{cell_of().name}-{number}.json"
         assert json.loads(aside.read_text())["note"] == before
-        assert here.write(cell_of(), {"note": "fourth"}, replaces) == (here.path(cell_of()), None)  # it is gone already
-    assert here.read(cell_of())["note"] == "third"
+        assert here.write(cell_of(), {"note": after}, replaces) == (here.path(cell_of()), None, True)  # once more
     assert len(list((tmp_path / "aside").iterdir())) == 2
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_of_two_fits_of_a_cell_the_first_stays_and_the_other_is_kept(tmp_path, again):
+    here = Store(tmp_path)
+    replaces = None
+    if again:
+        here.write(cell_of(), {"note": "old"})
+        (replaces,) = here.replaceable([cell_of()]).values()
+    here.write(cell_of(), {"note": "one"}, replaces)
+    path, aside, in_place = here.write(cell_of(), {"note": "other"}, replaces)
+    assert not in_place
+    assert json.loads(path.read_text())["note"] == "one"
+    assert json.loads(aside.read_text())["note"] == "other"
+
+
+def test_a_record_that_was_edited_while_its_successor_was_fitted_gives_way_to_it(tmp_path):
+    here = Store(tmp_path)
+    here.write(cell_of(), {"note": "old"})
+    (job,) = jobs_of(here, [cell_of()], again=[cell_of()])
+    (here.begin(job) / "state-a.safetensors").touch()
+    path = here.path(cell_of())
+    path.write_text(path.read_text().replace("old", "edited"))
+    assert jobs_of(here, [cell_of()], again=[cell_of()]) == [job]  # and its state is there still
+    _, aside, in_place = here.write(cell_of(), {"note": "new"}, job.replaces[cell_of().name])
+    assert in_place
+    assert here.read(cell_of())["note"] == "new"
+    assert json.loads(aside.read_text())["note"] == "edited"
+    assert here.has(job)
 
 
 def test_a_record_is_there_at_any_time_while_it_is_replaced(tmp_path, monkeypatch):
@@ -220,6 +250,24 @@ def test_a_job_that_replaces_records_goes_on_where_that_is_asked_for(tmp_path):
     here.write(cells[0], {"note": "new"}, job.replaces[cells[0].name])
     assert jobs_of(here, cells) == []
     assert here.started() == []
+
+
+def test_a_job_without_a_state_is_begun_anew(tmp_path):
+    here = Store(tmp_path)
+    here.begin(Job((cell_of(),)))  # killed before its first state
+    here.write(cell_of(), {"note": "old"})
+    (job,) = jobs_of(here, [cell_of()], again=[cell_of()])
+    (here.begin(job) / "state-a.safetensors").touch()
+    assert here.started() == [job]
+    assert job.replaces
+
+
+def test_a_job_as_it_was_written_before_jobs_replaced_anything_goes_on(tmp_path):
+    here = Store(tmp_path)
+    folder = here.begin(Job((cell_of(),)))
+    (folder / "state-a.safetensors").touch()
+    (folder / "job.json").write_text(json.dumps([asdict(cell_of())]))
+    assert here.started() == [Job((cell_of(),))]
 
 
 def test_a_damaged_job_is_refused(tmp_path):

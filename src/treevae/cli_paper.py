@@ -159,7 +159,7 @@ def run_table(
         make_writable(results, "--results")
         if ray is None:
             device_of(device)
-    _announce(chosen, now, jobs, store, again=again, all_methods=method is None)
+    _announce(chosen, now, jobs, store, all_methods=method is None)
     if models is not None:
         _tell_bare(models, [cell for cell in cells if cell not in left])
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
@@ -196,7 +196,7 @@ def _with_data(cells: list[Cell], root: Path | None) -> list[Cell]:
     return [cell for cell in cells if cell.data not in missing]
 
 
-def _announce(table: Table, now: Standing, jobs: list[Job], store: Store, again: bool, all_methods: bool) -> None:
+def _announce(table: Table, now: Standing, jobs: list[Job], store: Store, all_methods: bool) -> None:
     """What is there of a table, what is left out, and which fits go on from an earlier run."""
     from .experiments.methods import METHODS
 
@@ -204,12 +204,14 @@ def _announce(table: Table, now: Standing, jobs: list[Job], store: Store, again:
     if absent:
         typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
     typer.echo(f"Cells: {now.cells}, there already: {len(now.there)}.")
-    if now.incomplete and not again:
-        typer.echo(f"There without a score of this table, and left so: {len(now.incomplete)}; --again fits them anew.")
+    anew = {name for job in jobs for name in job.replaces}
+    if left := [cell for cell in now.incomplete if cell.name not in anew]:
+        typer.echo(f"There without a score of this table, and left so: {len(left)}; --again fits them anew.")
     begun = {job.name for job in store.started()}
     for job in jobs:
         if job.name in begun:
-            typer.echo(f"Begun earlier, and goes on from its state: {job.name}")
+            also = f" (begun with --again: records that it replaces: {len(job.replaces)})" if job.replaces else ""
+            typer.echo(f"Begun earlier, and goes on from its state: {job.name}{also}")
 
 
 def _named(jobs: list[Job]) -> Iterator[Job]:
@@ -373,7 +375,8 @@ def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Fail
             figures = ", ".join(f"{name} {value:.1f}" for name, value in scores.items())
             typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {figures} ({one.path.name})")
             if one.aside is not None:
-                typer.echo(f"  the record before is kept as {one.aside}")
+                before = "the record before" if one.in_place else "another record was there first, and stays; this one"
+                typer.echo(f"  {before} is kept as {one.aside}")
         else:
             if isinstance(one, Failed):
                 typer.secho(f"failed: {_about(one.job)}: {one.why}", fg="red", err=True)

@@ -7,6 +7,7 @@ where -1 stands for noise, as in HDBSCAN, noise is one more cluster.
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 
 import numpy as np
@@ -68,9 +69,10 @@ def dendrogram_purity(tree: Tree | np.ndarray, leaf_index: ArrayLike, y: ArrayLi
     left, right = _merges(tree)
     n_leaves = len(left) + 1
     if not isinstance(tree, Tree) and 1 < n_leaves == np.size(leaf_index) > len(np.unique(leaf_index)):
-        raise ValueError(
+        warnings.warn(
             f"tree is a linkage of {n_leaves} observations, as many as there are samples, but leaf_index names some "
-            "twice: it takes the observation of each sample, np.arange(n), not its cluster"
+            "twice: it takes the observation of each sample, np.arange(n), not its cluster",
+            stacklevel=2,
         )
     in_leaves = contingency(leaf_index, y, n_leaves)
     under = np.concatenate([in_leaves, np.zeros((len(left), in_leaves.shape[1]), dtype=in_leaves.dtype)])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ def valid_records(folder: Path) -> None:
     running = folder / "running" / "some-job"
     running.mkdir(parents=True)
     cell = {"data": CELL.data, "method": CELL.method, "settings": CELL.settings, "scale": 1.0, "seed": 1}
-    job = {"cells": [cell, cell | {"seed": 2}], "replaces": {CELL.name: "0123abcd"}}
+    job = {"cells": [cell, cell | {"seed": 2}], "replaces": {replace(CELL, seed=2).name: "0123abcd"}}
     (running / "job.json").write_text(json.dumps(job))
     (running / STATES[0]).write_bytes(b"a state")
 

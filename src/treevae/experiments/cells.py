@@ -66,7 +66,7 @@ class Job:
     """Cells of one method and data set that are fitted in one go."""
 
     cells: tuple[Cell, ...]
-    replaces: Mapping[str, str] = field(default_factory=dict)  # by the name of a cell, the hash of its record till then
+    replaces: Mapping[str, str] = field(default_factory=dict)  # by names of cells, hashes of records to be replaced
 
     @property
     def data(self) -> str:

@@ -84,6 +84,7 @@ def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
     from ..estimator import TreeVAE
     from .models import Models
     from .records import record
+    from .store import wrong_with
 
     settings = dict(job.cells[0].settings)
     if settings.get("tree") is not None:
@@ -94,7 +95,7 @@ def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
     by_seed = dict(zip(job.seeds, models, strict=True))
     for cell in job.cells:
         found = record(by_seed[cell.seed], data, cell.seed, place.command, _draws(cell))
-        if place.models is not None:  # before the record, with which the cell counts as done
+        if place.models is not None and not wrong_with(found):  # before the record, with which the cell counts as done
             Models(place.models).keep(cell, by_seed[cell.seed])
         yield cell, found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,11 +40,15 @@ class Models:
         """Write the model of a cell; one that is there is of another fit, of another store perhaps: set aside."""
         path = self.path(cell)
         self.folder.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            aside = place_aside(path)
-            aside.parent.mkdir(exist_ok=True)
-            path.rename(aside)
+        if not path.exists():
+            model.save(path)
+            return
+        aside = place_aside(path)
+        aside.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, aside)
         model.save(path)
+        if filecmp.cmp(path, aside, shallow=False):  # of a fit that was killed after it had written this
+            aside.unlink()
 
     def seeds(self, cell: Cell) -> list[int]:
         """The seeds, in order, with which the cell has a model here."""

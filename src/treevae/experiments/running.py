@@ -24,7 +24,8 @@ class Finished:
     cell: Cell
     record: Mapping[str, Any]
     path: Path
-    aside: Path | None = None  # where the record is kept that it replaced
+    aside: Path | None = None  # where another record is kept, which had to give way
+    in_place: bool = True  # else the cell had a record already, and this one is set aside
 
 
 @dataclass(frozen=True)

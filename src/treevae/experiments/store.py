@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,8 @@ from .cells import SAID, Cell, Job, place_aside, short_hash
 
 RUNNING = "running"  # the folder of the states
 JOB = "job.json"
+LOCKS = "locks"  # the folder of the cells that processes work on
+REPLACES = "replaces"  # in a record: the hash of the one in whose place it came
 OWNER = "owner"  # the folder with the lock of the process whose job it is
 MOST_SCALE = 1e6  # of a schedule
 LARGEST_NUMBER = 1e300  # that a record may have
@@ -32,10 +34,11 @@ class DamagedRecordError(ValueError):
 
 
 class Written(NamedTuple):
-    """Where a record is, and where the one is kept that it replaced."""
+    """What became of a record."""
 
-    path: Path
-    aside: Path | None = None
+    path: Path  # of the cell's record
+    aside: Path | None = None  # where another one is kept, which had to give way
+    in_place: bool = True  # whether it is the cell's record, and not the one that had to give way
 
 
 class Store:
@@ -102,13 +105,16 @@ class Store:
         return [{name: record[name] for name in SAID if record.get(name)} for record in records]
 
     def write(self, cell: Cell, record: dict[str, Any], replaces: str | None = None) -> Written:
-        """Keep the record of a cell. One that is there already stays, unless it is the one to be replaced.
+        """Keep the record of a cell, and whatever else is there or comes: nothing is written over.
+
+        One that is there stays, and this one is set aside, unless this one is to replace it: then a copy of that one is
+        set aside first, so that the cell has a record at any time.
 
         Parameters
         ----------
         replaces
-            The hash of a record that is set aside for this one: a copy of it first, so that the cell has one at any
-            time.
+            The hash of the record that was to be replaced when the fit began. Whatever is there now gives way, unless
+            it came in that one's place, too.
 
         Raises
         ------
@@ -117,13 +123,20 @@ class Store:
         """
         if why := wrong_with(record):
             raise ValueError(f"the record of {cell.name} is not written: {why}")
-        path, found, aside = self.path(cell), self.read(cell), None
-        if found is not None and short_hash(found) != replaces:
+        path, found = self.path(cell), self.read(cell)
+        whole = asdict(cell) | record | ({} if replaces is None else {REPLACES: replaces})
+        text = json.dumps(whole, indent=1) + "\n"
+        if found is None:
+            write_whole(path, text)
             return Written(path)
-        if found is not None:
-            aside = place_aside(path)
-            write_whole(aside, path.read_text(encoding="utf-8"))
-        write_whole(path, json.dumps(asdict(cell) | record, indent=1) + "\n")
+        if found == json.loads(text):  # of a fit that was killed after it had written this
+            return Written(path)
+        aside = place_aside(path)
+        if replaces is None or found.get(REPLACES) == replaces:
+            write_whole(aside, text)
+            return Written(path, aside, in_place=False)
+        write_whole(aside, json.dumps(found, indent=1) + "\n")
+        write_whole(path, text)
         return Written(path, aside)
 
     def replaceable(self, cells: Iterable[Cell]) -> dict[str, str]:
@@ -132,36 +145,43 @@ class Store:
         return {name: short_hash(record) for name, record in records.items() if record is not None}
 
     def has(self, job: Job) -> bool:
-        """Whether all records of a job are there, none of which is one that it replaces."""
-        found = self.replaceable(job.cells)
-        return all(found.get(cell.name) not in (None, job.replaces.get(cell.name)) for cell in job.cells)
+        """Whether all records of a job are there, and those that it replaces are replaced."""
+        found = {cell.name: self.read(cell) for cell in job.cells}
+        return all(
+            record is not None and (name not in job.replaces or record.get(REPLACES) == job.replaces[name])
+            for name, record in found.items()
+        )
 
     # -- what runs ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def alone(self, job: Job) -> Iterator[Path]:
-        """Inside, only this process works on a job, which counts as started; gives the folder for its state.
+        """Inside, only this process works on a job's cells, and the job counts as started; gives its state's folder.
 
         Raises
         ------
         RunLockedError
-            Another process works on it.
+            Another process works on it, or on one of its cells.
         """
+        locks = [self.folder / RUNNING / LOCKS / cell.name for cell in job.cells]
         with ExitStack() as held:
             try:
-                held.enter_context(RunFolder(self.folder / RUNNING / job.name / OWNER))
+                for folder in (self.folder / RUNNING / job.name / OWNER, *locks):
+                    held.enter_context(RunFolder(folder))
             except FileNotFoundError as error:  # removed between two steps by the one who had it
                 raise RunLockedError(str(error)) from error
             folder = self.begin(job)
             try:
                 yield folder
             finally:
+                for lock in locks:
+                    shutil.rmtree(lock, ignore_errors=True)
                 self.leave(job)
 
     def begin(self, job: Job) -> Path:
         """The folder for the state of a job's fit. From now on the job counts as started."""
         folder = self.folder / RUNNING / job.name
-        if not (folder / JOB).exists():
+        if not (folder / JOB).exists() or _is_bare(folder):
             about = {"cells": [asdict(cell) for cell in job.cells], "replaces": dict(job.replaces)}
             write_whole(folder / JOB, json.dumps(about) + "\n")
         return folder
@@ -186,15 +206,20 @@ class Store:
     def finish(self, job: Job) -> None:
         """Remove the state of a job whose records are all there."""
         shutil.rmtree(self.folder / RUNNING / job.name, ignore_errors=True)
-        try:
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove the folders of what runs, once nothing does."""
+        with suppress(OSError):  # others are running
+            if (self.folder / RUNNING / LOCKS).exists():
+                (self.folder / RUNNING / LOCKS).rmdir()
             (self.folder / RUNNING).rmdir()
-        except OSError:  # others are running
-            return
 
     def leave(self, job: Job) -> None:
         """Keep the state of a job that has not ended; without one, nothing is left of it."""
         if _is_bare(self.folder / RUNNING / job.name):
             self.finish(job)
+        self._tidy()
 
 
 def wrong_with(record: dict[str, Any]) -> str:
@@ -223,13 +248,16 @@ def _is_number(value: Any) -> bool:
 
 def _job_of(about: Any) -> Job:
     """A job as it came out of a file, if its parts are of their kinds."""
+    if isinstance(about, list):  # as an earlier version wrote them
+        about = {"cells": about, "replaces": {}}
     if not isinstance(about, dict) or about.keys() != {"cells", "replaces"}:
         raise ValueError("it is no job")
     cells, replaces = tuple(_checked_cell(Cell(**cell)) for cell in about["cells"]), about["replaces"]
     if not cells:
         raise ValueError("it names no cell")
-    if not isinstance(replaces, dict) or not all(isinstance(one, str) for one in replaces.values()):
-        raise ValueError("what it replaces is no table of hashes")
+    names = {cell.name for cell in cells}
+    if not isinstance(replaces, dict) or not all(k in names and isinstance(v, str) for k, v in replaces.items()):
+        raise ValueError("what it replaces are no records of its cells")
     return Job(cells, replaces)
 
 
