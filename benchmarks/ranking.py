@@ -9,10 +9,10 @@ bold those of which one can say that one method is ahead: Welch's test, which kn
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
+from gains import gain
 from scipy.stats import ttest_ind
 
 from treevae.experiments.methods import METHODS
@@ -34,12 +34,10 @@ def scores(store: Store, data: str, method: str) -> list[list[float]]:
     return [[value for value in values if value is not None] for values in found]
 
 
-def gain(ours: list[float], theirs: list[float]) -> str:
-    """By how much one mean is above another, with its standard error; in bold if that is clear."""
-    more = statistics.mean(ours) - statistics.mean(theirs)
-    error = sum(statistics.variance(values) / len(values) for values in (ours, theirs)) ** 0.5
-    text = f"{more:.1f} ({error:.1f})".replace("-", "−")
-    return f"**{text}**" if ttest_ind(ours, theirs, equal_var=False).pvalue < CLEAR else text
+def marked(ours: list[float], theirs: list[float]) -> str:
+    """The gain, in bold if it is clear."""
+    clear = ttest_ind(ours, theirs, equal_var=False).pvalue < CLEAR
+    return f"**{gain(ours, theirs)}**" if clear else gain(ours, theirs)
 
 
 def rows(results: Path = RESULTS) -> Iterator[str]:
@@ -50,7 +48,7 @@ def rows(results: Path = RESULTS) -> Iterator[str]:
     for data in DATA:
         for better, other in PAIRS:
             both = zip(scores(store, data, better), scores(store, data, other), strict=True)
-            cells = [DATA_TITLES[data], TITLES[better], TITLES[other], *(gain(*pair) for pair in both)]
+            cells = [DATA_TITLES[data], TITLES[better], TITLES[other], *(marked(*pair) for pair in both)]
             yield f"| {' | '.join(cells)} |"
 
 

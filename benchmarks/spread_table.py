@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gains import gain
+
 from treevae.training.choosing import sure_enough
 from treevae.training.plan import Plan
 
@@ -51,13 +53,6 @@ def settings_row(line: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def gain(line: dict[str, Any], other: dict[str, Any], score: str) -> str:
-    """By how much a setting's mean of a score is higher than another's, with the standard error in brackets."""
-    ours, theirs = ([run[score] for run in one["runs"]] for one in (line, other))
-    error = sum(statistics.variance(values) / len(values) for values in (ours, theirs)) ** 0.5
-    return f"{statistics.mean(ours) - statistics.mean(theirs):.1f} ({error:.1f})".replace("-", "−")
-
-
 def gains() -> Iterator[tuple[str, str]]:
     """What the page compares, and the gain: sixteen candidates with one and four, levels, TensorFlow's ways."""
     found = by_setting()
@@ -74,7 +69,7 @@ def gains() -> Iterator[tuple[str, str]]:
     pairs += [("digits", 75, "leaf by gain", "paper", "ACC")]
     for name, epochs, setting, other, score in pairs:
         about = f"{LABELS[name]}, {epochs} epochs: {setting}, against {other}: {score}"
-        yield about, gain(found[name, epochs, setting], found[name, epochs, other], score)
+        yield about, gain(*([run[score] for run in found[name, epochs, one]["runs"]] for one in (setting, other)))
     at_whole = [line for line in lines() if line["epochs"] == 150 and judged(line)]
     for name, better, other in (("mnist", "loss", "loss_if_sure"), ("fashion", "loss_if_sure", "loss")):
         about = f"{LABELS[name]}, 150 epochs: {better} ahead of {other}, nats"

@@ -207,6 +207,13 @@ def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
     assert f"\n{table}\n" in (ROOT / "docs" / "results.md").read_text()
 
 
+def test_the_readmes_gains_over_one_candidate_are_the_recorded_ones(spread):
+    sixteen = spread.by_setting()["fashion", 150, "16 candidates, loss_if_sure, 7 levels"]["runs"]
+    one = [run["scores_percent"] for run in recorded("fashion")]
+    acc, nmi = (spread.gain([run[score] for run in sixteen], [run[score] for run in one]) for score in ("ACC", "NMI"))
+    assert f"its standard error in brackets, is {acc} in ACC and {nmi} in NMI" in " ".join(README.split())
+
+
 def of_ward(name: str) -> list[str]:
     (row,) = [row for row in table_of("clustering").rows if (row.data, row.method) == (name, "agg")]
     records = [Store(ROOT / "results").read(METHODS["agg"].cell(name, entry.changes, 1.0, 0)) for entry in row.entries]
