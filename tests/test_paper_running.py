@@ -146,9 +146,12 @@ def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, metho
 def test_a_cell_is_fitted_by_one_process_at_a_time(tmp_path):
     """Though the jobs that it stands in may be others."""
     here, cells = Store(tmp_path), [cell_of(seed, data="digits", method="bisecting") for seed in range(3)]
-    with here.alone(Job((cells[0], cells[1]))):
-        ended = list(run([Job((cells[1],)), Job((cells[2],))], Store(tmp_path), CPU))
-    assert [type(one) for one in ended] == [Busy, Finished]
+    job = Job((cells[0], cells[1]))
+    with here.alone(job):
+        ended = list(run([Job((cells[2], cells[1])), Job((cells[1],)), Job((cells[2],))], Store(tmp_path), CPU))
+        assert {path.name for path in (tmp_path / "running").iterdir()} == {job.name, "locks"}  # nothing is left behind
+        assert {path.name for path in (tmp_path / "running" / "locks").iterdir()} == {cell.name for cell in job.cells}
+    assert [type(one) for one in ended] == [Busy, Busy, Finished]
     assert [type(one) for one in run([Job((cells[1],))], here, CPU)] == [Finished]
     assert not (tmp_path / "running").exists()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import replace as with_changes
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ def prepare(reader: Any, parameters: Mapping[str, Any], X: Any, learnt_variance:
     X, form = read(reader, X, None, parameters["likelihood"].startswith("gaussian"))
     arch = architecture(parameters, form, X)
     if arch.likelihood == "gaussian_learnt" and not learnt_variance:
-        arch = with_changes(arch, likelihood="gaussian")
+        arch = replace(arch, likelihood="gaussian")
     units = Units.of(form, arch.likelihood, X)
     x = units.to_model(X, arch.likelihood)
     if all(bool((part == x[0]).all()) for part in x.split(SAMPLES_AT_ONCE)):

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..data.arrays import read
 from ..estimator import TreeVAE
 from ..fitting import Fitting
-from ..parameters import check_parameters, check_save_every, device_of
+from ..parameters import check_save_every, device_of
 from ..preparing import augmentation_of, prepare
 from ..training.adam import give_back
 from ..training.plan import Stage
@@ -175,7 +175,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         return over(self.module_, samples, self.module_.embed, LIGHT_CHUNK).cpu().numpy()
 
     def _as_for_treevae(self) -> dict[str, Any]:
-        """A TreeVAE's parameters, these where they have the same name and meaning, once all are checked."""
+        """A TreeVAE's parameters, these where they have the same name and meaning, once the others are checked."""
         like = TreeVAE(
             max_depth=1,
             n_leaves=2,
@@ -188,7 +188,6 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             learning_rate=self.learning_rate,
             device=self.device,
         ).get_params(deep=False)
-        check_parameters(like)
         for name, least in (("n_clusters", 2), ("latent_dim", 1), ("pretrain_epochs", 0)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:

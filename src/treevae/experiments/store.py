@@ -165,18 +165,12 @@ class Store:
         """
         locks = [self.folder / RUNNING / LOCKS / cell.name for cell in job.cells]
         with ExitStack() as held:
-            try:
-                for folder in (self.folder / RUNNING / job.name / OWNER, *locks):
-                    held.enter_context(RunFolder(folder))
-            except FileNotFoundError as error:  # removed between two steps by the one who had it
-                raise RunLockedError(str(error)) from error
-            folder = self.begin(job)
-            try:
-                yield folder
-            finally:
-                for lock in locks:
-                    shutil.rmtree(lock, ignore_errors=True)
-                self.leave(job)
+            _take(held, self.folder / RUNNING / job.name / OWNER)
+            held.callback(self.leave, job)
+            for lock in locks:
+                _take(held, lock)
+                held.callback(shutil.rmtree, lock, ignore_errors=True)
+            yield self.begin(job)
 
     def begin(self, job: Job) -> Path:
         """The folder for the state of a job's fit. From now on the job counts as started."""
@@ -219,7 +213,8 @@ class Store:
         """Keep the state of a job that has not ended; without one, nothing is left of it."""
         if _is_bare(self.folder / RUNNING / job.name):
             self.finish(job)
-        self._tidy()
+        else:
+            self._tidy()
 
 
 def wrong_with(record: dict[str, Any]) -> str:
@@ -269,6 +264,14 @@ def _checked_cell(cell: Cell) -> Cell:
     if not scale_is_number or cell.scale > MOST_SCALE or type(cell.seed) is not int or cell.seed < 0:
         raise ValueError("a cell's scale or seed is no number that one can have")
     return cell
+
+
+def _take(held: ExitStack, folder: Path) -> None:
+    """Lock a folder for as long as a stack holds."""
+    try:
+        held.enter_context(RunFolder(folder))
+    except FileNotFoundError as error:  # removed between two steps by the one who had it
+        raise RunLockedError(str(error)) from error
 
 
 def _is_bare(folder: Path) -> bool:
