@@ -1,6 +1,7 @@
 """What lowers the spread over seeds? Candidates and the rules by which one is kept, the choice of the leaf, repairs.
 
     python benchmarks/spread.py fashion --root DATA [--epochs 38] [--seeds 10] [--only NAME …] [--layers NAME]
+    python benchmarks/spread.py fashion --root DATA --epochs 150 --seeds 4 --first-seed 4 --only NAME    # four more
 
 Ten seeds side by side for each setting; labels are used for the scores alone. Every setting is a line of the file, and
 one that is there already is left out, so that a run that was stopped goes on. Where candidates were compared, the line
@@ -30,12 +31,13 @@ from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.model.subtree import Evidence, FrozenPath
 from treevae.training import choosing, growing, objectives
-from treevae.training.events import CandidatesCompared
+from treevae.training.events import CandidatesCompared, SplitMended
 from treevae.training.objectives import ElboObjective
 from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
 from treevae.training.samples import Samples
 
 OF_PLAN = {field.name for field in fields(Plan)}
+ABOUT = ("data", "epochs", "seeds", "first_seed", "framework")
 UNWEIGHTED = "paper, subtrees not weighted by reach"  # as in the authors' TensorFlow code
 SETTINGS: dict[str, dict[str, Any]] = {  # changes to the plan, or to the recipe's parameters
     "paper": {},
@@ -120,6 +122,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="where the data sets lie; by default what $TREEVAE_DATA says")
     parser.add_argument("--epochs", type=int, default=38, help="of a growth stage; 150 is the paper's schedule")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0, help="the seeds are those from here on")
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), metavar="NAME", help="some of the settings")
     parser.add_argument(
         "--layers",
@@ -135,9 +138,10 @@ def main() -> None:
     assert data.y_train is not None
     assert data.y_test is not None
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    done = [{"first_seed": 0, **line} for line in done]
     warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     for name in given.only or SETTINGS:
-        about = {"setting": name, **{key: vars(given)[key] for key in ("data", "epochs", "seeds", "framework")}}
+        about = {"setting": name, **{key: vars(given)[key] for key in ABOUT}}
         if any(about.items() <= line.items() for line in done):
             continue
         started = time.perf_counter()
@@ -147,7 +151,8 @@ def main() -> None:
         objectives.FrozenPath = Unweighted if name == UNWEIGHTED else FrozenPath  # type: ignore[misc]
         shared = {"epochs": given.epochs, "layer_defaults": given.framework, "verbose": True}
         model = Planned.recipe(given.data, **shared, **of_model)
-        models = model.fit_seeds(data.x_train, range(given.seeds))
+        seeds = range(given.first_seed, given.first_seed + given.seeds)
+        models = model.fit_seeds(data.x_train, seeds)
         seconds = time.perf_counter() - started
         found = []
         for one in models:
@@ -158,12 +163,14 @@ def main() -> None:
                     "leaves": len(one.tree_.leaves),
                     **scores(one.tree_, leaves, data.y_test),
                     "tree": json.loads(one.tree_.to_json()),
+                    "mended": [event for event in one.history_ if event["event"] == SplitMended.__name__],
                     "test_leaf_by_class": contingency(leaves, data.y_test, len(one.tree_.leaves)).tolist(),
                 }
             )
         device = next(models[0].module_.parameters()).device
         line = about | {
             "command": f"python benchmarks/spread.py {given.data} --epochs {given.epochs} --seeds {given.seeds} "
+            f"--first-seed {given.first_seed} "
             f'--layers {given.framework} --only "{name}"',
             "source": source(),
             "changes": SETTINGS[name],

@@ -23,11 +23,16 @@ RULES = (*SIGNS, "loss_if_sure")
 
 
 def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
-    """All settings that were run, data set by data set."""
+    """All settings that were run, data set by data set; where seeds were added later, all of them together."""
     for name in LABELS:
         path = results / f"spread-{name}.jsonl"
-        if path.exists():
-            yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        found: dict[tuple[str, int], dict[str, Any]] = {}
+        for line in map(json.loads, path.read_text(encoding="utf-8").splitlines() if path.exists() else ()):
+            first = found.setdefault((named(line), line["epochs"]), line)
+            if first is not line:
+                first["runs"] += line["runs"]
+                first["compared"] += line["compared"]
+        yield from found.values()
 
 
 def named(line: dict[str, Any]) -> str:

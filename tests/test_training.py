@@ -13,7 +13,6 @@ from treevae.model.subtree import Subtree
 from treevae.training import choosing, growing, loop
 from treevae.training.choosing import (
     best_leaf,
-    best_mend,
     compare,
     prune,
     removal_costs,
@@ -422,14 +421,6 @@ def test_what_the_removal_of_a_leaf_costs():
     assert module.tree == four
 
 
-def test_the_best_mend_removes_the_cheapest_for_the_dearest():
-    four = fixed_module(Tree().split(0).split(1).split(2))  # leaves 3, 4 and 5, 6
-    costs = {3: 0.5, 4: 0.2, 5: 0.1, 6: 3.0}
-    assert best_mend(four, {3: 1.0, 6: 0.9}, costs) == (5, 3)
-    assert best_mend(four, {5: 1.0, 6: 0.2}, costs) == (4, 5)  # not 5 for its own sibling
-    assert best_mend(four, {5: 0.1, 6: 0.15}, costs) is None
-
-
 def test_leaves_are_split_by_what_trials_gain():
     events = grown(data(160), tiny(leaf_rule="gain", n_leaves=3))
     tried = [event for event in events if isinstance(event, SplitTried)]
@@ -462,7 +453,6 @@ def test_gains_costs_and_losses_are_compared_at_one_kl_weight(monkeypatch):
 
     for name in ("split_gain", "tree_loss", "removal_costs"):
         note(name, getattr(growing, name))
-    monkeypatch.setattr(growing, "best_mend", lambda module, gains, costs: (max(costs), min(set(gains) - set(costs))))
     plan = tiny(n_leaves=3, repairs=1, batch_size=8)
     plan = dataclasses.replace(plan, whole=dataclasses.replace(plan.whole, kl_start=0.25))
     grown(data(160), plan)
@@ -471,23 +461,71 @@ def test_gains_costs_and_losses_are_compared_at_one_kl_weight(monkeypatch):
     assert {weight for _, weight in weights} == {plan.whole.kl_weight(plan.whole.epochs - 1)}
 
 
-@pytest.mark.parametrize("better", [True, False])
-def test_a_repair_is_kept_only_if_the_tree_is_better_for_it(monkeypatch, better):
-    monkeypatch.setattr(growing, "best_mend", lambda module, gains, costs: (max(costs), min(set(gains) - set(costs))))
-    losses = iter([5.0, 4.0 if better else 6.0, 4.0, 5.0])
-    monkeypatch.setattr(growing, "tree_loss", lambda *_: next(losses))
+@pytest.mark.parametrize(
+    ("losses", "before", "after", "kept"),
+    [
+        ([5.0, 4.0, 4.5], 4.5, 4.0, True),  # as it was, repaired, as it was but trained for as long
+        ([5.0, 4.0, 3.5], 3.5, 4.0, False),  # what it gained was the training
+        ([5.0, 6.0], 5.0, 6.0, False),
+    ],
+)
+def test_a_repair_is_kept_only_if_the_tree_is_better_for_it(monkeypatch, losses, before, after, kept):
+    to_come = iter(losses)
+    monkeypatch.setattr(growing, "tree_loss", lambda *_: next(to_come))
+    monkeypatch.setattr(growing, "removal_costs", lambda *_: {3: 1.0, 4: -1.0})
     plan = tiny(n_leaves=3, repairs=1, batch_size=8)
     events = grown(data(160), plan)
-    mends = [event for event in events if isinstance(event, SplitMended)]
-    (mend,) = mends
-    assert mend.kept == better
+    (mend,) = [event for event in events if isinstance(event, SplitMended)]
+    assert (mend.loss_before, mend.loss_after, mend.kept) == (before, after, kept)
     trees = [event.tree for event in events if isinstance(event, TreeChanged)]
     full = next(tree for tree in trees if len(tree.leaves) == 3)
-    after = events[events.index(mend) + 1].tree
-    assert after == (full.prune(mend.removed).split(mend.split) if better else full)
+    repaired = full.prune(mend.removed).split(mend.split)
+    assert events[events.index(mend) + 1].tree == (repaired if kept else full)
     stages = [event.stage for event in events if isinstance(event, EpochEnded)]
-    assert stages.count("whole tree") == 2 * plan.whole.epochs
+    as_it_was = 2 if len(losses) == 3 else 0
+    assert stages.count("whole tree") == (3 + as_it_was) * plan.whole.epochs  # grown, merged, split again
     assert stages[-1] == "final"
+    assert next(to_come, None) is None
+
+
+def test_the_loss_of_the_tree_as_it_was_is_of_that_tree(monkeypatch):
+    asked = []
+    monkeypatch.setattr(growing, "tree_loss", lambda module, *_: asked.append(module.tree) or 3.0 - len(asked))
+    events = grown(data(160), tiny(n_leaves=3, repairs=1, batch_size=8))
+    (mend,) = [event for event in events if isinstance(event, SplitMended)]
+    full, repaired, again = asked
+    assert again == full
+    assert repaired == full.prune(mend.removed).split(mend.split)
+
+
+@pytest.mark.parametrize("same_pair", [True, False])
+def test_a_repair_opens_the_worst_split_and_splits_where_it_gains_most(monkeypatch, same_pair):
+    def tried(run, task, network, samples):
+        before = run.mend.rival.tree
+        merged = before.parent(task.leaf) == before.parent(run.mend.removed)
+        run.gains[task.leaf] = float(merged == same_pair)
+        return SplitTried(task.leaf, run.gains[task.leaf])
+
+    monkeypatch.setattr(growing.Growth, "_tried", tried)
+    monkeypatch.setattr(growing, "removal_costs", lambda *_: {3: 1.0, 4: -1.0})
+    events = grown(data(160), tiny(n_leaves=3, repairs=1, batch_size=8))
+    before = next(event.tree for event in events if isinstance(event, TreeChanged) and len(event.tree.leaves) == 3)
+    (mend,) = [event for event in events if isinstance(event, SplitMended)]
+    (other,) = set(before.leaves) - {3, 4}
+    assert (mend.removed, mend.split) == (4, 3 if same_pair else other)
+    assert {event.leaf for event in events if isinstance(event, SplitTried)} == {3, other}
+
+
+def test_where_nothing_can_be_split_again_a_merge_is_undone(monkeypatch):
+    def unless_merged(module, samples, plan):
+        merged = any(len(module.tree.children(node)) == 1 for node in module.tree.nodes)
+        return (2, {}) if merged else splittable(module, samples, plan)
+
+    monkeypatch.setattr(growing, "splittable", unless_merged)
+    events = grown(data(160), tiny(n_leaves=3, repairs=2, batch_size=8))
+    sizes = [len(event.tree.leaves) for event in events if isinstance(event, TreeChanged)]
+    assert sizes == [2, 3, 2, 3, 3]  # first, grown, merged, undone, finished
+    assert not any(isinstance(event, SplitMended) for event in events)
 
 
 def test_same_seed_same_weights_to_the_bit():
@@ -558,10 +596,6 @@ def test_samples_that_visit_in_pieces_train_the_same_model(n_init):
         torch.testing.assert_close(in_pieces[name], value, rtol=1e-3, atol=2e-4)  # a step moves by 1e-3
 
 
-def any_mend(module, gains, costs):
-    return (min(costs), max(gains)) if gains and costs and min(costs) != max(gains) else None
-
-
 MENDING = {"n_init": 2, "leaf_rule": "gain", "candidate_rule": "held_out", "repairs": 2, "n_leaves": 3, "batch_size": 8}
 
 
@@ -577,8 +611,6 @@ MENDING = {"n_init": 2, "leaf_rule": "gain", "candidate_rule": "held_out", "repa
 )
 def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, changes, monkeypatch):
     monkeypatch.setattr(loop, "PAUSE", 0)
-    if changes is MENDING:  # so short a training hardly ever finds a better split by itself
-        monkeypatch.setattr(growing, "best_mend", any_mend)
     plan = tiny(**{"n_leaves": 4} | changes)
     grove, states, told = Grove(ARCH, data(160, budget), plan, seeds), [], []
     for happened in grove.events():
@@ -591,7 +623,9 @@ def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, changes, 
     assert len(states) > 50
     if changes is MENDING:
         assert any(isinstance(event, SplitMended) for _, event in told)
-        assert any(run["mend"] is not None for _, about, _ in states for run in json.loads(about)["runs"])
+        mends = [run["mend"] for _, about, _ in states for run in json.loads(about)["runs"] if run["mend"] is not None]
+        assert {mend[1] is None for mend in mends} == {True, False}  # states of merged trees, and of such split again
+        assert {mend[-1] for mend in mends} == {0, 1, 2}  # and of the trees as they were, in both rounds
     for so_far, about, tensors in states[:: len(states) // 4]:
         other = Grove(ARCH, data(160, budget), plan, seeds)
         other.restore(json.loads(about), tensors)

@@ -99,7 +99,7 @@ class Progress:
                 self.say(f"{who}a split of node {event.leaf} would gain {event.gain:.3f} nats")
             case SplitMended():
                 done = "kept" if event.kept else "undone"
-                self.say(f"{who}split node {event.split} instead of node {event.removed}'s parent: {done}")
+                self.say(f"{who}merged node {event.removed} into its sibling and split node {event.split}: {done}")
             case LeafPruned():
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case LeafDied():

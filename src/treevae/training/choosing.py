@@ -130,19 +130,6 @@ def removal_costs(
     return costs
 
 
-def best_mend(module: TreeVAEModule, gains: Mapping[int, float], costs: Mapping[int, float]) -> tuple[int, int] | None:
-    """The leaf to remove and the leaf to split instead that gain most together; None when nothing gains."""
-    tree, best, choice = module.tree, 0.0, None
-    for removed, cost in costs.items():
-        parent = tree.parent(removed)
-        assert parent is not None
-        siblings = tree.children(parent)
-        for split, gain in gains.items():
-            if split not in siblings and gain - cost > best:
-                best, choice = gain - cost, (removed, split)
-    return choice
-
-
 def prune(module: TreeVAEModule, samples: Samples, least: float) -> Iterator[Event]:
     """Remove the smallest leaf, again and again, while it wins less than the least share of the samples."""
     while len(module.tree.leaves) > 1:

@@ -83,9 +83,9 @@ class SplitTried:
 
 @dataclass(frozen=True)
 class SplitMended:
-    """A leaf was removed and another one split instead; kept if the tree is better for it, else undone."""
+    """Two sibling leaves were merged, and a leaf was split; kept if the tree is better for it, else undone."""
 
-    removed: int
+    removed: int  # its sibling took its samples
     split: int
     loss_before: float
     loss_after: float

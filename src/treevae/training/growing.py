@@ -7,7 +7,7 @@ trains together what can be trained together, and can write down where everythin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from ..model.networks import Architecture
 from ..model.stack import Trainable
 from ..model.subtree import Subtree
 from ..tree import Tree
-from .choosing import best_leaf, best_mend, compare, prune, removal_costs, split_gain, splittable, tree_loss
+from .choosing import best_leaf, compare, prune, removal_costs, split_gain, splittable, tree_loss
 from .engine import mixed
 from .events import EpochEnded, Event, LeafChosen, SplitMended, SplitTried, TreeChanged
 from .loop import EpochDone, Training, below
@@ -28,6 +28,7 @@ from .samples import Samples
 from .views import Augment, Views
 
 HELD_OUT = -3  # what a task's seed is mixed with to draw the samples held out
+SETTLED = 2  # stages of whole trees that a repair takes: without the leaf that is removed, and with the new ones
 EVALUATION_SEED = 0  # of losses that are set side by side: the same noise for both
 State = tuple[dict[str, Any], dict[str, Tensor]]  # JSON-able values, and tensors
 
@@ -77,20 +78,22 @@ class Task:
 
 @dataclass(frozen=True)
 class Mend:
-    """A change of the tree that must prove itself: what was done, and the model as it was."""
+    """A repair that must prove itself. It settles twice, and then the tree as it was does so, for a fair comparison."""
 
     removed: int
-    split: int
-    module: TreeVAEModule
-    loss: float
+    split: int | None  # None until the tree without the removed leaf has settled
+    rival: TreeVAEModule  # the tree as it was; while that is trained, the repaired one
+    loss: float  # the rival's
+    rounds: int = 0  # for which the tree as it was must still be trained
 
 
 class Growth:
     """One run: a tree while it grows, between its stages.
 
     ``phase`` says what comes next: the "first" tree, a "split", the "whole" tree after some splits; then, where there
-    are repairs, the whole tree to "settle" and a leaf that gives way to a better split ("mend"); the "final" stage, or
-    nothing: "done". A given ``tree`` is trained as it is: the first and the final stage, no growing, no pruning.
+    are repairs, to "mend": two sibling leaves are merged, and a leaf is split; after each of the two the whole tree
+    must "settle"; the "final" stage, or nothing: "done". A given ``tree`` is trained as it is: the first and the final
+    stage, no growing, no pruning.
     """
 
     def __init__(
@@ -143,25 +146,37 @@ class Growth:
             yield from self._split(max(leaves, key=self.gains.__getitem__), leaves)
 
     def _choose_mend(self, samples: Samples) -> Iterator[Event]:
-        """Remove a leaf and split another one, if together they seem to gain; else go on to the final stage."""
-        if self.repairs == self.plan.repairs:
+        """Merge two sibling leaves; once the tree has settled, split a leaf; or end the repairs."""
+        if self.mend is not None:
+            yield from self._split_again(samples, self.mend)
+        elif self.repairs < self.plan.repairs:
+            yield from self._merge(samples)
+        else:
             self.phase = "final"
-            return
-        _, leaves = splittable(self.module, samples, self.plan)
-        if self._try_untried(leaves):
-            return
-        gains = {leaf: self.gains[leaf] for leaf in leaves}
+
+    def _merge(self, samples: Samples) -> Iterator[Event]:
+        """Open the worst split: remove the leaf that costs least, whose sibling takes its samples."""
         loss = tree_loss(self.module, samples, self._kl_weight, EVALUATION_SEED)
         costs = removal_costs(self.module, samples, loss, self._kl_weight, EVALUATION_SEED)
-        choice = best_mend(self.module, gains, costs)
-        if choice is None:
+        if not costs:
             self.phase = "final"
             return
-        removed, split = choice
-        self.mend = Mend(removed, split, TreeVAEModule.of([(self.module, 0)]), loss)
+        removed = min(costs, key=costs.__getitem__)
+        self.mend = Mend(removed, None, TreeVAEModule.of([(self.module, 0)]), loss)
         self.module.prune(removed)
+        self.phase = "settle"
         yield TreeChanged(self.module, self.module.tree)
-        yield from self._split(split, leaves)
+
+    def _split_again(self, samples: Samples, mend: Mend) -> Iterator[Event]:
+        """Split the leaf that gains most, which may be the one that was merged."""
+        _, leaves = splittable(self.module, samples, self.plan)
+        if not leaves:
+            self.module, self.mend, self.phase = mend.rival, None, "final"
+            yield TreeChanged(self.module, self.module.tree)
+        elif not self._try_untried(leaves):
+            best = max(leaves, key=self.gains.__getitem__)
+            self.mend = replace(mend, split=best)
+            yield from self._split(best, leaves)
 
     def _try_untried(self, leaves: Mapping[int, Tensor]) -> bool:
         """Whether a split of a leaf must be tried first; that is then the task."""
@@ -226,12 +241,13 @@ class Growth:
         self.phase = self._next_phase()
 
     def _next_phase(self) -> str:
-        whole_is_due = self.plan.whole is not None and self.splits % self.plan.whole_every == 0
         if self._fixed:
             return "final"
-        if self.phase == "split" and whole_is_due:
+        if self.phase == "split" and self.plan.whole is not None and self.splits % self.plan.whole_every == 0:
             return "whole"
-        return {"first": "split", "split": "split", "whole": "split", "mend": "settle", "settle": "mend"}[self.phase]
+        if self.phase == "mend" or (self.mend is not None and self.mend.rounds > 0):
+            return "settle"
+        return "mend" if self.phase == "settle" else "split"
 
     def _tried(self, task: Task, network: TreeVAEModule | Subtree, samples: Samples) -> SplitTried:
         """Keep what a split would gain."""
@@ -242,16 +258,27 @@ class Growth:
         return SplitTried(task.leaf, self.gains[task.leaf])
 
     def _judge(self, samples: Samples) -> Iterator[Event]:
-        """Keep the last repair, if there was one, or undo it and make no more."""
-        if self.mend is None:
+        """Keep a repair that has settled if its loss is lower than that of the tree as it was, trained for as long.
+
+        Else undo it, and make no more.
+        """
+        mend = self.mend
+        if mend is None or mend.split is None:
             return
-        mend, self.mend = self.mend, None
+        if mend.rounds > 1:
+            self.mend = replace(mend, rounds=mend.rounds - 1)
+            return
         loss = tree_loss(self.module, samples, self._kl_weight, EVALUATION_SEED)
-        kept = loss < mend.loss
-        self.repairs = self.repairs + 1 if kept else self.plan.repairs
-        if not kept:
-            self.module = mend.module
-        yield SplitMended(mend.removed, mend.split, mend.loss, loss, kept)
+        rival_is_better = mend.loss <= loss
+        repaired_is_rival = mend.rounds == 1
+        if not repaired_is_rival and not rival_is_better:  # perhaps by its training alone
+            self.module, self.mend = mend.rival, replace(mend, rival=self.module, loss=loss, rounds=SETTLED)
+        else:
+            kept = repaired_is_rival and rival_is_better
+            self.module = mend.rival if rival_is_better else self.module
+            self.mend, self.repairs = None, self.repairs + 1 if kept else self.plan.repairs
+            before, after = (loss, mend.loss) if repaired_is_rival else (mend.loss, loss)
+            yield SplitMended(mend.removed, mend.split, before, after, kept)
         yield TreeChanged(self.module, self.module.tree)
 
     def _end(self, samples: Samples) -> Iterator[Event]:
@@ -282,8 +309,8 @@ class Growth:
             tensors |= {f"module.{name}": value for name, value in self.module.state_dict().items()}
         if self.mend is not None:
             mend = self.mend
-            about["mend"] = [mend.removed, mend.split, mend.module.tree.to_json(), mend.loss]
-            tensors |= {f"mend.{name}": value for name, value in mend.module.state_dict().items()}
+            about["mend"] = [mend.removed, mend.split, mend.rival.tree.to_json(), mend.loss, mend.rounds]
+            tensors |= {f"mend.{name}": value for name, value in mend.rival.state_dict().items()}
         return about, tensors
 
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -294,9 +321,9 @@ class Growth:
         self.module = self._planted(trees, below("module.", tensors))
         self.mend = None
         if about["mend"] is not None:
-            removed, split, tree, loss = about["mend"]
-            before = self._planted([Tree.from_json(tree)], below("mend.", tensors)).eval()
-            self.mend = Mend(int(removed), int(split), before, float(loss))
+            removed, split, tree, loss, rounds = about["mend"]
+            rival = self._planted([Tree.from_json(tree)], below("mend.", tensors)).eval()
+            self.mend = Mend(int(removed), None if split is None else int(split), rival, float(loss), int(rounds))
         self.random.set_state(tensors["random"])
 
     def _planted(self, trees: Sequence[Tree], weights: dict[str, Tensor]) -> TreeVAEModule:

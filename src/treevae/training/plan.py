@@ -59,7 +59,7 @@ class Plan:
     # most like the others (agreement); lowest loss among the surest
     candidate_rule: str = "loss_if_sure"
     held_out: float = 0.1  # of the samples, by the candidate rule of this name
-    repairs: int = 0  # times that, once the tree is grown, a leaf may be removed for a better split elsewhere
+    repairs: int = 0  # times that, once the tree is grown, two sibling leaves may be merged for a better split
     contrastive_weight: float = 0.0
     contrastive_loss: str = "both"
     min_share: float = 0.05  # of the samples, for the smaller child: a candidate below this has collapsed
@@ -150,7 +150,7 @@ class Work:
             whole = plan.whole.epochs * self.epoch(n_leaves)
             trials = plan.trial.epochs * self.epoch(2 * plan.n_init)
             split = plan.subtree.epochs * self.epoch(2 * plan.n_init, share=1 / n_leaves)
-            total += whole + plan.repairs * (trials + split + whole)
+            total += whole + plan.repairs * (4 * whole + trials + split)  # repaired and as it was, two each
         if plan.final is not None:
             total += plan.final.epochs * self.epoch(n_leaves)
         self._total = total
