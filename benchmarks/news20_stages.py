@@ -30,7 +30,7 @@ from treevae.model.scoring import score_terms
 from treevae.parameters import device_of
 from treevae.preparing import prepare
 from treevae.training.events import EpochEnded, TreeChanged
-from treevae.training.growing import Grove
+from treevae.training.grove import Grove
 from treevae.training.plan import Stage
 from treevae.training.samples import Samples, over
 

@@ -31,7 +31,7 @@ from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.model.subtree import Evidence, FrozenPath
 from treevae.training import choosing, growing, objectives
-from treevae.training.events import CandidatesCompared, SplitMended
+from treevae.training.events import CandidatesCompared, SplitMended, SplitTried
 from treevae.training.objectives import ElboObjective
 from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
 from treevae.training.samples import Samples
@@ -163,6 +163,7 @@ def main() -> None:
                     "leaves": len(one.tree_.leaves),
                     **scores(one.tree_, leaves, data.y_test),
                     "tree": json.loads(one.tree_.to_json()),
+                    "tried": [event["gain"] for event in one.history_ if event["event"] == SplitTried.__name__],
                     "mended": [event for event in one.history_ if event["event"] == SplitMended.__name__],
                     "test_leaf_by_class": contingency(leaves, data.y_test, len(one.tree_.leaves)).tolist(),
                 }

@@ -29,7 +29,7 @@ from treevae.model.likelihoods import LIKELIHOODS
 from treevae.model.networks import NETWORKS
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.training.events import TreeChanged
-from treevae.training.growing import Grove
+from treevae.training.grove import Grove
 from treevae.training.loop import DivergedError
 from treevae.training.plan import LEAF_RULES
 from treevae.training.runfolder import RunFolder, fingerprint

@@ -214,6 +214,18 @@ def test_the_readmes_gains_over_one_candidate_are_the_recorded_ones(spread):
     assert f"its standard error in brackets, is {acc} in ACC and {nmi} in NMI" in " ".join(README.split())
 
 
+def test_what_the_readme_says_of_a_quarter_of_the_schedule_is_recorded(spread):
+    def acc(name: str, setting: str) -> str:
+        return shown([run["ACC"] for run in spread.by_setting()[name, 38, setting]["runs"]], 1)
+
+    default = "16 candidates, loss_if_sure, 7 levels"
+    mnist, fashion = (
+        f"{acc(name, default)} on {label}, where {plan} gives {acc(name, 'paper')}"
+        for name, label, plan in (("mnist", "MNIST", "the paper's plan"), ("fashion", "Fashion-MNIST", "it"))
+    )
+    assert f"ten have ACC {mnist}, but {fashion};" in " ".join(README.split())
+
+
 def of_ward(name: str) -> list[str]:
     (row,) = [row for row in table_of("clustering").rows if (row.data, row.method) == (name, "agg")]
     records = [Store(ROOT / "results").read(METHODS["agg"].cell(name, entry.changes, 1.0, 0)) for entry in row.entries]

@@ -15,7 +15,7 @@ from treevae import TreeVAE, load
 from treevae.data.synthetic import hierarchy
 from treevae.fitting import Fitting
 from treevae.metrics import accuracy
-from treevae.training.growing import Grove
+from treevae.training.grove import Grove
 
 
 def test_public_names():

@@ -67,7 +67,7 @@ from treevae.model.networks import Architecture
 from treevae.serve.uploads import PictureError, read_picture
 from treevae.training import checkpoint, loop
 from treevae.training.checkpoint import ModelFileError
-from treevae.training.growing import _checked_rows
+from treevae.training.grove import _checked_rows
 from treevae.training.runfolder import STATES, RunFolder
 from treevae.tree import balanced
 

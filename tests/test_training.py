@@ -29,7 +29,8 @@ from treevae.training.events import (
     SplitTried,
     TreeChanged,
 )
-from treevae.training.growing import Grove, Task
+from treevae.training.grove import Grove
+from treevae.training.growing import Task
 from treevae.training.loop import DivergedError, Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
 from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
@@ -427,7 +428,10 @@ def test_leaves_are_split_by_what_trials_gain():
     (split,) = [event for event in events if isinstance(event, LeafChosen)]
     assert {event.leaf for event in tried} == {1, 2}
     assert split.leaf == max(tried, key=lambda event: event.gain).leaf
-    assert [e.epoch for e in events if isinstance(e, EpochEnded) and e.stage == "trial"] == [1] * 2
+    by_stage = {
+        stage: [e for e in events if isinstance(e, EpochEnded) and e.stage == stage] for stage in ("trial", "subtree")
+    }
+    assert [e.epochs for e in by_stage["trial"]] == [e.epochs for e in by_stage["subtree"]] * 2  # as long as a split
 
 
 def test_gains_are_measured_anew_once_the_whole_tree_is_trained():

@@ -17,7 +17,7 @@ from treevae.model.networks import Architecture
 from treevae.model.subtree import Subtree
 from treevae.training import loop
 from treevae.training.events import CandidatesCompared, EpochEnded, LeafChosen, TreeChanged
-from treevae.training.growing import Grove
+from treevae.training.grove import Grove
 from treevae.training.loop import Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
 from treevae.training.plan import Contrast, Plan, Stage

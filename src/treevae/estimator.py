@@ -29,7 +29,7 @@ from .saving import Fitted, restored_fit, restored_parameters, write
 from .training import checkpoint as files
 from .training.adam import give_back
 from .training.events import LeafChosen
-from .training.growing import Grove
+from .training.grove import Grove
 from .training.loop import out_of_memory
 from .training.plan import Plan
 from .training.runfolder import RunFolder
@@ -85,8 +85,8 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
     leaf_rule : {"samples", "reconstruction", "elbo", "gain"}, default="samples"
         Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), the one that
-        adds most to the reconstruction loss or to the negative ELBO, or the one whose split gains most in a trial of a
-        tenth of the epochs (of the candidate whose loss falls most, where there are several).
+        adds most to the reconstruction loss or to the negative ELBO, or the one whose split gains most, for which
+        the split of every leaf is trained once and thrown away (it clusters worse in all that was compared).
     n_init : int, default=16
         Candidates trained side by side for the first tree and for every split: a wrong split is never repaired, so the
         tree depends less on luck. Of those whose decisions are about as sure as the surest's, the one with the best

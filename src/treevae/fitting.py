@@ -30,7 +30,7 @@ def run_folder(path: str | os.PathLike[str], save_every: float) -> RunFolder:
 
 
 class Growing(Protocol):
-    """Runs in the making, as a :class:`~treevae.training.growing.Grove`."""
+    """Runs in the making, as a :class:`~treevae.training.grove.Grove`."""
 
     def events(self) -> Iterator[tuple[int, Event] | None]:
         """Train to the end, and tell what happens to which run; None is a pause, in which the state is whole."""

@@ -20,7 +20,7 @@ from treevae import TreeVAE, load
 from treevae.training import checkpoint, loop
 from treevae.training.checkpoint import ModelFileError
 from treevae.training.engine import Stepper
-from treevae.training.growing import Grove
+from treevae.training.grove import Grove
 from treevae.training.runfolder import STATES, ChangedRunError, RunFolder, RunLockedError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and locks are POSIX's")

@@ -21,7 +21,7 @@ from treevae import TreeVAE, load
 from treevae.cli_words import drawing
 from treevae.training import loop
 from treevae.training.checkpoint import CHECKSUM, KEY, ModelFileError, _checksum
-from treevae.training.growing import Grove
+from treevae.training.grove import Grove
 from treevae.training.loop import DivergedError
 from treevae.training.runfolder import STATES, ChangedRunError, RunFolder
 

@@ -75,7 +75,7 @@ class CandidatesCompared:
 
 @dataclass(frozen=True)
 class SplitTried:
-    """A leaf was split for a short while, to see what it would gain; the trial is thrown away."""
+    """A leaf was split to see what it would gain; the trial is thrown away."""
 
     leaf: int
     gain: float  # how much the loss of all samples would fall, in nats per sample
