@@ -79,9 +79,7 @@ class Watched:
         known = "elbo" if plan.candidate_rule in ("elbo", "held_out") else "loss"  # what its losses are
         (other,) = by_weight.keys() - {known}
         right = objective.right()
-        rows = torch.arange(right.shape[1])  # a first tree is asked of all samples, also where it was trained on some
-        if len(rows) == objective.n_samples[0]:
-            rows = objective.rows(rows)
+        rows = objective.rows(torch.arange(right.shape[1]))
         self.found.append(
             {
                 "leaf": leaf,

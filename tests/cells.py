@@ -17,7 +17,6 @@ TINY = Table(
     (
         Row("digits", "agg", (Entry(SCORES["DP"], Figure.of("50.0±0.0"), {"n_leaves": 4}), Entry(SCORES["ACC"], None))),
         Row("digits", "treevae", tuple(Entry(SCORES[name], Figure.of("0.0±0.0"), SMALL) for name in ("DP", "ACC"))),
-        Row("digits", "deepect", tuple(Entry(SCORES[name], Figure.of("9.9±9.9"), SMALL) for name in ("DP", "ACC"))),
     ),
 )
 SCALE = 0.02  # three epochs of a growth stage

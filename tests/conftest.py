@@ -11,7 +11,6 @@ from kinds import GREY, SMALL, VECTORS
 from small_sets import MAKERS, Server
 
 import treevae  # its TreeVAE takes a second to import: only fixtures ask for it
-from treevae.experiments.methods import METHODS
 from treevae.experiments.tables import TABLES, Table
 
 torch.set_num_threads(1)  # the tests' tensors are small; two threads would only wait for each other
@@ -19,7 +18,6 @@ torch.set_num_threads(1)  # the tests' tensors are small; two threads would only
 
 @pytest.fixture
 def tiny(monkeypatch) -> Table:
-    monkeypatch.delitem(METHODS, "deepect")  # as if nobody had written it yet
     monkeypatch.setitem(TABLES, "tiny", TINY)
     return TINY
 

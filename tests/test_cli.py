@@ -289,6 +289,7 @@ def test_a_refused_fit_changes_nothing(data: Path, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for wrong in (("--network", "cnn"), ("--save-every", "-1"), ("--n-leaves", "1")):
         treevae("fit", data / "x.npy", "-o", tmp_path, "--force", *wrong, code=1)
+    treevae("fit", data / "x.npy", "-o", tmp_path, "--force", "--seed", "-1", code=2)
     treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=1)  # without --force
     with RunFolder(tmp_path):  # as another process would
         assert str(os.getpid()) in treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, "--force", code=1)
@@ -342,6 +343,11 @@ def test_predict_writes_the_labels_of_the_model(data: Path, run: Path, tmp_path:
     assert [int(row[1]) for row in rows_of(tmp_path / "l.csv")[1:]] == expected.tolist()
     assert "60 samples in 2 clusters" in said
     assert str(tmp_path / "l.csv") in said
+
+
+def test_predict_leaves_out_what_the_fit_left_out(data: Path, run: Path) -> None:
+    assert treevae("predict", run, data / "x.csv") == treevae("predict", run, data / "x.csv", "--drop", "kind")
+    assert "'kind'" in error_of("predict", run, data / "x.csv", "--drop", "a")  # others are named, and this one is not
 
 
 def test_predict_prints_a_csv_and_takes_the_model_file_itself(data: Path, run: Path, tmp_path: Path) -> None:

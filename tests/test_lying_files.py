@@ -864,7 +864,9 @@ def test_records_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
     record = json.loads((ROOT / "results" / f"{CELL.name}.json").read_text()) | change
     (tmp_path / f"{CELL.name}.json").write_text(json.dumps(record))
     with refused("is damaged: its", kind=DamagedRecordError):
-        showing.lines(TABLES["clustering"], Store(tmp_path), 1.0)
+        Store(tmp_path).read(CELL)
+    shown = [one for line in showing.lines(TABLES["clustering"], Store(tmp_path), 1.0) for one in line.figures]
+    assert any(one.ours == showing.DAMAGED and "is damaged: its" in one.notes[0] for one in shown)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     kept = json.loads(next(tmp_path.glob("digits-agg-*.json")).read_text())
     assert kept["command"] == f"treevae paper run tiny --method agg --seeds 2 --scale {SCALE} --root DATA"  # no paths
     said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
-    assert "Left out, as there is no such method yet: deepect" in said
     assert "Cells: 4, there already: 2." in said
     assert said.count("done: ") == 2
     assert f"Cells in {tmp_path}: all 4." in said
@@ -33,7 +32,7 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     assert "done: " not in said
     text = treevae("paper", "show", "tiny", "--scale", SCALE, "--results", tmp_path)
     assert len(re.findall(r"\d   \(0\.0 ± 0\.0\)", text)) == 2
-    assert text.count("not run") == 2
+    assert "not run" not in text
     said = treevae("paper", "show", "tiny", "--results", tmp_path)
     assert "not run" in said.split("TreeVAE")[1].splitlines()[0]
     hint = "Nothing is recorded at scale 1, but at others: treevae paper show tiny"
@@ -88,7 +87,6 @@ def test_list_counts_what_is_in_the_store(tmp_path):
     assert rows["fixed-tree"].endswith("; 1 incomplete")
     assert rows["celeba-attributes"].split()[1:4] == ["0", "of", "1"]
     assert "incomplete" not in rows["celeba-attributes"]
-    assert "Not there yet" not in treevae("paper", "list", "--results", tmp_path)  # every method is
 
 
 def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked(tmp_path, tiny):

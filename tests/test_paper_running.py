@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -206,6 +207,32 @@ def test_a_cluster_that_does_not_answer_is_said_at_once(tmp_path, tiny, monkeypa
         assert (
             line == f"Error: there is no Ray cluster at {address}; start one with ray start --head, or use --ray local"
         )
+
+
+class RayAtOnce:
+    """Stands in for Ray: whatever is sent is done at once, on this machine."""
+
+    init = shutdown = staticmethod(lambda *_, **__: None)
+    get, wait = staticmethod(lambda done: done()), staticmethod(lambda some, num_returns: (some[:1], some[1:]))
+
+    def cluster_resources(self):
+        return {}
+
+    def remote(self, max_retries):
+        return lambda work: SimpleNamespace(
+            options=lambda **_: SimpleNamespace(remote=lambda *given: partial(work, *given))
+        )
+
+
+def test_a_damaged_record_fails_its_own_job_alone_on_a_cluster_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("treevae.experiments.cluster._import_ray", RayAtOnce)
+    here, wanted = Store(tmp_path), [small(0), small(0, n_leaves=3)]
+    here.path(small(12)).write_text("half of a rec")  # of a seed that nobody asked for, beside those of the first job
+    ended = list(run_on_ray(jobs_of(here, wanted), here, CPU, "local"))
+    failed, finished = sorted(ended, key=lambda one: isinstance(one, Finished))
+    assert "is damaged" in failed.why
+    assert finished.cell == wanted[1]
+    assert not (tmp_path / "running").exists()  # nothing is held any more
 
 
 @pytest.mark.slow

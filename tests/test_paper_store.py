@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,8 +45,8 @@ def test_the_scale_shortens_the_schedule():
     assert cell_of(scale=0.1).settings["epochs"] == 15
     assert cell_of(scale=1e-6).settings["epochs"] == 1
     assert "epochs" not in cell_of(method="agg").settings
-    for scale in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=r"scale=.* must be above 0; 1 is the paper's schedule"):
+    for scale in (0, -1, 101, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=r"scale=.* must be above 0 and at most 100; 1 is the paper's schedule"):
             cell_of(scale=scale)
 
 
@@ -160,6 +160,14 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, record):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_record_of_another_cell_or_with_no_number_anywhere_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match=r"is not written: its seed are not those of the cell"):
+        Store(tmp_path).write(cell_of(1), {"seed": 7})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Store(tmp_path).write(cell_of(), {"nodes": [{"kl": float("nan")}]})
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("text", ["", '{"data": "fash', "[1, 2]", "{}", json.dumps({"data": "mnist"}), b"\xff\xfe"])
 def test_a_damaged_record_is_refused_and_left_as_it_is(tmp_path, text):
     here, content = Store(tmp_path), text if isinstance(text, bytes) else text.encode()
@@ -262,14 +270,6 @@ def test_a_job_without_a_state_is_begun_anew(tmp_path):
     assert job.replaces
 
 
-def test_a_job_as_it_was_written_before_jobs_replaced_anything_goes_on(tmp_path):
-    here = Store(tmp_path)
-    folder = here.begin(Job((cell_of(),)))
-    (folder / "state-a.safetensors").touch()
-    (folder / "job.json").write_text(json.dumps([asdict(cell_of())]))
-    assert here.started() == [Job((cell_of(),))]
-
-
 def test_a_damaged_job_is_refused(tmp_path):
     here = Store(tmp_path)
     folder = here.begin(Job((cell_of(),)))
@@ -280,16 +280,13 @@ def test_a_damaged_job_is_refused(tmp_path):
     assert (folder / "state-a.safetensors").exists()
 
 
-def test_an_unknown_name_is_refused_with_those_there_are(monkeypatch):
-    monkeypatch.delitem(METHODS, "deepect")  # as if nobody had written it yet
+def test_an_unknown_name_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match=r"no table 'table1'; there are clustering, generative"):
         tables.table_of("table1")
     with pytest.raises(ValueError, match=r"no data set 'svhn' in the table clustering; there are mnist, fashion, "):
         wanted(TABLES["clustering"], 1, 1.0, ["mnist", "svhn"])
     with pytest.raises(ValueError, match=r"no method 'dbscan' in the table clustering; there are agg, vae, "):
         wanted(TABLES["clustering"], 1, 1.0, None, ["dbscan"])
-    with pytest.raises(ValueError, match=r"no method 'deepect' that can be run; there are treevae, "):
-        wanted(TABLES["clustering"], 1, 1.0, None, ["deepect"])
     with pytest.raises(ValueError, match=r"seeds=0 must be at least 1"):
         wanted(TABLES["clustering"], 0, 1.0)
 

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from treevae import Tree, TreeVAE
 from treevae.data import DataSet
 from treevae.experiments.records import elbo_terms, node_table, record, stages
+from treevae.model import descent
 
 RNG = np.random.default_rng(0)
 IMAGES, Y = RNG.random((40, 8, 8, 3)).astype(np.float32), RNG.integers(2, size=40)
@@ -63,20 +65,33 @@ def test_nodes_are_told_by_the_samples_that_reach_them():
     )
 
 
+def test_a_node_that_nothing_reaches_has_no_figures(monkeypatch):
+    three = Tree().split(0).split(1)
+    model = TreeVAE(**SMALL | {"tree": three, "epochs": 3}).fit(IMAGES)
+    nothing_left = lambda nodes, logit: descent.log_reach(nodes, torch.full_like(logit, 1e4))  # noqa: E731
+    monkeypatch.setattr(
+        "treevae.experiments.records.descent", SimpleNamespace(**vars(descent) | {"log_reach": nothing_left})
+    )
+    told = {row["node"]: row for row in node_table(model, IMAGES)}
+    assert told[1]["share"] == 0
+    assert (told[1]["confidence"], told[1]["kl"]) == (None, None)
+    assert json.dumps(list(told.values()), allow_nan=False)
+
+
 def test_a_stage_has_its_own_seconds_and_samples():
     terms = {"kl_weight": 0.5, "reconstruction": -3.0, "kl_root": 1.0, "kl_nodes": 2.0, "kl_decisions": 0.1}
 
-    def epoch(k: int, stage: str, leaf: int | None = None) -> dict:
-        told = {"event": "EpochEnded", "stage": stage, "leaf": leaf, "epoch": k, "epochs": 2, "contrast_routers": None}
-        return told | terms
+    def epoch(k: int, stage: str, samples: int = 10, leaf: int | None = None) -> dict:
+        told = {"event": "EpochEnded", "stage": stage, "leaf": leaf, "samples": samples, "epoch": k, "epochs": 2}
+        return told | terms | {"contrast_routers": None}
 
     history = [
         *(epoch(k, "first tree") for k in (1, 2)),
         {"event": "LeafChosen", "leaf": 1, "samples": 7},
-        *(epoch(k, "subtree", 1) for k in (1, 2)),
+        *(epoch(k, "subtree", 7, 1) for k in (1, 2)),
         *(epoch(k, "final") for k in (1, 2)),
     ]
-    model = SimpleNamespace(labels_=np.zeros(10), history_=history, seconds_=[1.0, 3.0, 3.5, 4.0, 5.5, 7.0, 11.0])
+    model = SimpleNamespace(history_=history, seconds_=[1.0, 3.0, 3.5, 4.0, 5.5, 7.0, 11.0])
     found = stages(model)
     assert [(one["stage"], one["samples"], one["seconds"]) for one in found] == [
         ("first tree", 10, 3.0),

@@ -1,6 +1,7 @@
 """The recipe: schedules, which leaf is split, what is frozen, what is pruned, what is told."""
 
 import dataclasses
+import inspect
 import json
 
 import pytest
@@ -356,12 +357,17 @@ def test_trees_grow_by_every_candidate_rule(rule):
 
 
 def test_candidates_are_compared_by_their_true_loss():
-    """The first tree kept is the candidate whose own ELBO, computed alone, is best."""
-    events = grown(data(160), tiny(n_init=3, n_leaves=2))
-    compared = next(e for e in events if isinstance(e, CandidatesCompared))
-    assert len(set(compared.losses)) == 3
-    alive = [loss for loss, share in zip(compared.losses, compared.smaller_shares, strict=True) if share >= 0.05]
-    assert compared.losses[compared.chosen] == min(alive or compared.losses)
+    """That of each is the loss of a model of its own, at the KL weight that the stage ends with."""
+    plan, samples = tiny(n_init=3, candidate_rule="loss", min_share=0.0), data(160)
+    module = TreeVAEModule(ARCH, [Tree().split(0)] * 3, torch.Generator().manual_seed(0), candidates=3)
+    compared = [compare(WholeTree(module, samples), samples, plan.first, None, seed, plan) for seed in range(100)]
+    alone = [TreeVAEModule.of([(module, candidate)]) for candidate in range(3)]
+    weight = plan.first.kl_weight(plan.first.epochs - 1)
+    losses = [sum(tree_loss(one, samples, weight, seed) for seed in range(100)) / 100 for one in alone]
+    means = [sum(losses) / 100 for losses in zip(*(one.losses for one in compared), strict=True)]
+    assert means == pytest.approx(losses, abs=3e-3)
+    assert max(losses) - min(losses) > 0.02
+    assert all(one.chosen == one.losses.index(min(one.losses)) for one in compared)
 
 
 def test_samples_held_out_are_never_trained_on():
@@ -384,6 +390,49 @@ def test_samples_held_out_are_never_trained_on():
     trained(WholeTree(module, samples, rows=[kept]), samples, plan.first)
     with pytest.raises(DivergedError):
         trained(WholeTree(module, samples, rows=[held]), samples, plan.first)
+
+
+@pytest.mark.parametrize(("n_init", "rule"), [(2, "held_out"), (1, "held_out"), (2, "loss")])
+def test_what_is_held_out_while_trees_grow(n_init, rule):
+    plan = tiny(n_init=n_init, candidate_rule=rule, n_leaves=3, held_out=0.25)
+    grove, held_out = Grove(ARCH, data(160), plan, [0]), {}
+    for _ in grove.events():
+        held_out |= {task.stage.name: task.held_out for task in grove._tasks}
+    candidates_compete = 0.25 if (n_init, rule) == (2, "held_out") else 0.0
+    assert held_out == {"first tree": candidates_compete, "subtree": candidates_compete, "final": 0.0}
+
+
+def test_first_trees_are_judged_on_the_samples_held_out_alone():
+    samples, held = data(160), torch.arange(40, 80)
+    module = TreeVAEModule(ARCH, [Tree().split(0)] * 2, torch.Generator().manual_seed(0), candidates=2)
+    of_all, of_held = (WholeTree(module, samples, rows=rows).right() for rows in (None, [held]))
+    assert torch.equal(of_held, of_all[:, held])
+    assert of_held.std() > 0
+
+
+def test_the_gain_of_a_split_is_that_of_the_candidate_that_would_be_kept(monkeypatch):
+    asked, kept = [], []
+
+    def of_candidate(*given):
+        asked.append(given[-1])
+        return split_gain(*given)
+
+    def last_of(*given):
+        kept.append(dataclasses.replace(compare(*given), chosen=1 + len(kept) % 2))
+        return kept[-1]
+
+    monkeypatch.setattr(growing, "split_gain", of_candidate)
+    monkeypatch.setattr(growing, "compare", last_of)
+    grown(data(160), tiny(n_init=3, leaf_rule="gain", n_leaves=3))
+    tried = kept[1 : 1 + len(asked)]  # after the first tree, before the split
+    assert asked == [one.chosen for one in tried]
+    assert asked[0] == 2
+
+    module, samples = fixed_module(THREE), data(64)
+    subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 2, torch.Generator().manual_seed(4))
+    objective = SubtreeOnSubset([module], [2], subtree, samples, [torch.arange(64)])
+    first, second = (split_gain(objective, samples, 0.3, 0, candidate) for candidate in (0, 1))
+    assert first != second
 
 
 def test_what_a_split_gains_is_the_fall_of_the_whole_loss():
@@ -432,6 +481,9 @@ def test_leaves_are_split_by_what_trials_gain():
         stage: [e for e in events if isinstance(e, EpochEnded) and e.stage == stage] for stage in ("trial", "subtree")
     }
     assert [e.epochs for e in by_stage["trial"]] == [e.epochs for e in by_stage["subtree"]] * 2  # as long as a split
+    samples = {e.leaf: e.samples for e in by_stage["trial"]}
+    assert {e.samples for e in by_stage["subtree"]} == {samples[split.leaf]} == {split.samples}
+    assert len(set(samples.values())) > 1
 
 
 def test_gains_are_measured_anew_once_the_whole_tree_is_trained():
@@ -450,7 +502,7 @@ def test_gains_costs_and_losses_are_compared_at_one_kl_weight(monkeypatch):
 
     def note(name, measure):
         def noted(*arguments):
-            weights.append((name, arguments[-2]))
+            weights.append((name, inspect.signature(measure).bind(*arguments).arguments["kl_weight"]))
             return measure(*arguments)
 
         monkeypatch.setattr(growing, name, noted)
@@ -477,7 +529,7 @@ def test_a_repair_is_kept_only_if_the_tree_is_better_for_it(monkeypatch, losses,
     to_come = iter(losses)
     monkeypatch.setattr(growing, "tree_loss", lambda *_: next(to_come))
     monkeypatch.setattr(growing, "removal_costs", lambda *_: {3: 1.0, 4: -1.0})
-    plan = tiny(n_leaves=3, repairs=1, batch_size=8)
+    plan = tiny(n_leaves=3, repairs=1 if kept else 2, batch_size=8)  # after one that is undone no other is tried
     events = grown(data(160), plan)
     (mend,) = [event for event in events if isinstance(event, SplitMended)]
     assert (mend.loss_before, mend.loss_after, mend.kept) == (before, after, kept)
@@ -630,7 +682,12 @@ def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, changes, 
         mends = [run["mend"] for _, about, _ in states for run in json.loads(about)["runs"] if run["mend"] is not None]
         assert {mend[1] is None for mend in mends} == {True, False}  # states of merged trees, and of such split again
         assert {mend[-1] for mend in mends} == {0, 1, 2}  # and of the trees as they were, in both rounds
-    for so_far, about, tensors in states[:: len(states) // 4]:
+    kinds = {}  # one state of each, besides some on the way
+    for i, (_, about, _) in enumerate(states):
+        mends = [run["mend"] for run in json.loads(about)["runs"]]
+        kinds.setdefault(str([mend and (mend[1] is None, mend[-1]) for mend in mends]), i)
+    for i in sorted({*range(0, len(states), len(states) // 4), *kinds.values()}):
+        so_far, about, tensors = states[i]
         other = Grove(ARCH, data(160, budget), plan, seeds)
         other.restore(json.loads(about), tensors)
         rest, end = story(other)

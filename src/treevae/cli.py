@@ -36,7 +36,7 @@ app = typer.Typer(
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to write.")] = Path("demo"),
-    seed: Annotated[int | None, typer.Option(help="Another seed than the demo's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Another seed than the demo's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Other epochs of a growth stage than the demo's.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Another batch size than the demo's.")] = None,
 ) -> None:
@@ -170,7 +170,8 @@ def predict(
 ) -> None:
     """Find the cluster of each sample: a csv with the columns sample and cluster.
 
-    A sample is named by its row, counted from 0, or by the file of its picture.
+    A sample is named by its row, counted from 0, or by the file of its picture. Columns that RUN was fitted without are
+    left out, where they are, unless --drop names others.
 
     \b
     Example:
@@ -178,10 +179,11 @@ def predict(
     """
     from .data.files import read
     from .data.sets import check_not_a_set
+    from .subject import left_out
 
     model = load_model(run)
     check_not_a_set(data, by_name=False)
-    table = read(data, drop or ())
+    table = read(data, drop or (), None, left_out(run) if drop is None else ())
     check_parent(out)
     X = table.frame if hasattr(model, "feature_names_in_") else table.X
     labels = model.predict(X, level=level, n_groups=groups)
@@ -201,7 +203,7 @@ def sample(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="samples.npy, or samples.png for images.")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 16,
     leaf: Annotated[int | None, typer.Option(help="The cluster to sample from; by default the model chooses.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same samples.")] = 0,
 ) -> None:
     """Make up new samples: an array of numbers, or a grid of pictures.
 

@@ -66,7 +66,7 @@ def fit(
     batch_size: Annotated[int, typer.Option(help="Samples in a training step.")] = 256,
     learning_rate: Annotated[float, typer.Option(help="Of Adam, at the start of every stage.")] = 1e-3,
     device: Annotated[str, typer.Option(help="auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, …")] = "auto",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same tree.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same tree.")] = 0,
     drop: Drop = None,
     save_every: Annotated[float, typer.Option(help="Least seconds between two saves of the state of training.")] = 30.0,
     resume: Annotated[
@@ -248,7 +248,10 @@ def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Pat
     how = "Grew" if whole else "Interrupted; the tree grown so far is kept:"
     typer.echo(f"{how} {count(n_grown, 'cluster')} in {seconds:.1f} s\n\n{drawing(model)}\n")
     if whole and n_grown < model.n_leaves:
-        typer.echo(f"{model.n_leaves} were asked for; the others were too small to split further, or were pruned.")
+        typer.echo(
+            f"{model.n_leaves} were asked for; the others were too small to split further, or were pruned. More "
+            "--epochs, more samples or a smaller --batch-size can give more."
+        )
     say_written(_write_run(model, table, known, out))
     if not whole:
         typer.echo(how_to_go_on)

@@ -11,6 +11,7 @@ import typer
 from .cli_figure import figure
 from .cli_run import make_writable
 from .cli_words import INTERRUPTED, Commands
+from .experiments.cells import STORE, options
 
 if TYPE_CHECKING:
     from .experiments.cells import Cell, Job
@@ -33,7 +34,6 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help=TABLE_HELP)]
 Results = Annotated[Path, typer.Option("--results", metavar="FOLDER", help="The store of records.")]
 SCALE_HELP = "Length of every schedule; 1 is the paper's. Different scales never share a cell."
 Scale = Annotated[float, typer.Option(help=SCALE_HELP)]
-STORE = Path("results")
 
 
 @paper.command("list")
@@ -65,16 +65,13 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
         typer.echo(f"{name:<20} {f'{len(now.there)} of {now.cells}':>10}  {table.title}{told and f'; {told}'}")
         damaged |= dict.fromkeys(now.damaged.values())
         incomplete += len(now.incomplete)
-    used = dict.fromkeys(row.method for table in TABLES.values() for row in table.rows)
     typer.echo(f"\nMethods: {', '.join(METHODS)}.")
-    if absent := [name for name in used if name not in METHODS]:
-        typer.echo(f"Not there yet: {', '.join(absent)}.")
     for why in damaged:
         typer.echo(f"{why}.")
-    there = _options(results, scale)
+    there = options(results, scale)
     for other in store.scales({row.data for table in TABLES.values() for row in table.rows}):
         if other != scale:
-            typer.echo(f"There are records of scale {other:g} too: treevae paper list{_options(results, other)}")
+            typer.echo(f"There are records of scale {other:g} too: treevae paper list{options(results, other)}")
     if incomplete:
         again = f"treevae paper run TABLE{there} --again"
         typer.echo(f"Incomplete records lack a score of the table: {again} fits them anew.")
@@ -159,7 +156,7 @@ def run_table(
         make_writable(results, "--results")
         if ray is None:
             device_of(device)
-    _announce(chosen, now, jobs, store, all_methods=method is None)
+    _announce(now, jobs, store)
     if models is not None:
         _tell_bare(models, [cell for cell in cells if cell not in left])
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
@@ -181,7 +178,7 @@ def run_table(
         return
     there = len(standing(store, cells).there)
     whole = f"all {there}" if there == len(cells) else f"{there} of {len(cells)}"
-    typer.echo(f"Cells in {results}: {whole}. Next: treevae paper show {table}{_options(results, scale)}")
+    typer.echo(f"Cells in {results}: {whole}. Next: treevae paper show {table}{options(results, scale)}")
     if models is not None:
         _tell_models(models, cells)
 
@@ -190,19 +187,16 @@ def _with_data(cells: list[Cell], root: Path | None) -> list[Cell]:
     """Those cells whose data set is on this machine; of the others a line for each data set."""
     from .experiments.running import without_data
 
+    if root is not None and not root.is_dir():
+        raise ValueError(f"there is no folder {root}: name that of the data sets with --root")
     missing = without_data((cell.data for cell in cells), root)
     for name, why in missing.items():
         typer.secho(f"no data: {name}: {why}", fg="red", err=True)
     return [cell for cell in cells if cell.data not in missing]
 
 
-def _announce(table: Table, now: Standing, jobs: list[Job], store: Store, all_methods: bool) -> None:
+def _announce(now: Standing, jobs: list[Job], store: Store) -> None:
     """What is there of a table, what is left out, and which fits go on from an earlier run."""
-    from .experiments.methods import METHODS
-
-    absent = dict.fromkeys(row.method for row in table.rows if row.method not in METHODS and all_methods)
-    if absent:
-        typer.echo(f"Left out, as there is no such method yet: {', '.join(absent)}")
     typer.echo(f"Cells: {now.cells}, there already: {len(now.there)}.")
     anew = {name for job in jobs for name in job.replaces}
     if left := [cell for cell in now.incomplete if cell.name not in anew]:
@@ -302,7 +296,7 @@ def show_table(
 
     chosen, store = table_of(table), Store(results)
     _check_there(results)
-    found = lines(chosen, store, scale, skip_damaged=True)
+    found = lines(chosen, store, scale)
     stem = table if scale == 1 else f"{table}-x{scale:g}"
     in_markdown = markdown or results / "tables" / f"{stem}.md"
     in_latex = latex or results / "tables" / f"{stem}.tex"
@@ -313,7 +307,7 @@ def show_table(
         typer.echo(f"\nWrote {in_markdown}, {in_latex}")
     else:
         others = store.scales({row.data for row in chosen.rows})
-        shows = " or ".join(f"treevae paper show {table}{_options(results, other)}" for other in others)
+        shows = " or ".join(f"treevae paper show {table}{options(results, other)}" for other in others)
         but = f", but at others: {shows}" if others else ""
         typer.echo(f"\nNothing is recorded at scale {scale:g}{but}; no file was written.")
     _tell_begun(chosen, store, scale)
@@ -340,14 +334,8 @@ def _tell_begun(table: Table, store: Store, scale: float) -> None:
             typer.echo(
                 f"Begun and not finished: {job.name}. If nothing runs it any more, it goes on with: treevae paper run "
                 f"{table.name} --data {job.data} --method {job.method} --seeds {job.seeds[-1] + 1}"
-                f"{_options(store.folder, scale)}{' --again' if job.replaces else ''}"
+                f"{options(store.folder, scale)}{' --again' if job.replaces else ''} (and --models, if it had it)"
             )
-
-
-def _options(results: Path, scale: float) -> str:
-    """What leads another command to the same records."""
-    said = [f"--scale {scale}"] * (scale != 1) + [f"--results {results}"] * (results != STORE)
-    return "".join(f" {option}" for option in said)
 
 
 def _check_there(results: Path) -> None:

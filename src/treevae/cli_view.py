@@ -58,6 +58,8 @@ def report(
         f"{count(about['n_samples'], 'sample')} in {count(len(model.tree_.leaves), 'cluster')}; {about['n_shown']:,} "
         f"of them are shown, on a map by {about['map']['method']}. {out.stat().st_size / 1e6:.1f} MB."
     )
+    if len(model.tree_.leaves) == 1:
+        typer.echo("There is no tree to look at: all splits were pruned. A fit with more --epochs may keep some.")
     say_written([out])
     typer.echo(f"Open in a browser: {out.resolve().as_uri()}")
 

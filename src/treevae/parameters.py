@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
 
 from .data.arrays import SMALLEST_SIDE, InputForm
 from .data.augment import AUGMENTATIONS
@@ -18,6 +19,7 @@ from .model.stack import LAYER_DEFAULTS
 from .training.plan import LEAF_RULES
 from .tree import Tree
 
+LARGEST_SEED = 2**32 - 1  # that NumPy takes
 COUNTS = ("n_leaves", "transformation_layers", "router_layers", "n_init", "epochs", "batch_size")
 CHOICES = {
     "likelihood": ("auto", *LIKELIHOODS),
@@ -44,10 +46,17 @@ def check_parameters(given: Mapping[str, Any]) -> None:
     for name, allowed in CHOICES.items():
         if given[name] not in allowed:
             raise ValueError(f"{name}={given[name]!r}; allowed are {', '.join(map(repr, allowed))}")
+    _check_seed(given["random_state"])
     _check_augmentation(given["augment"], given["contrastive_weight"], given["batch_size"])
     _check_tree(tree, max_depth, given["n_leaves"])
     if given["batch_size"] < 2:
         raise ValueError(f"batch_size={given['batch_size']} must be at least 2: batch norm needs two samples")
+
+
+def _check_seed(random_state: Any) -> None:
+    if isinstance(random_state, Integral) and not 0 <= int(random_state) <= LARGEST_SEED:
+        raise ValueError(f"random_state={random_state} must be between 0 and {LARGEST_SEED}")
+    check_random_state(random_state)
 
 
 def _check_augmentation(augment: Any, weight: float, batch_size: int) -> None:

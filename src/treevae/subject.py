@@ -121,11 +121,15 @@ def _settings(run: Path, data: str | None) -> dict[str, Any]:
         return _remembered(run)
     if data in RECIPES:
         return {"data": data, "found_at": "", "drop": [], "set": True}
+    return {"data": data, "found_at": "", "drop": left_out(run)}
+
+
+def left_out(run: Path) -> list[str]:
+    """The columns that a run was fitted without; none where it remembers nothing."""
     try:
-        drop = _remembered(run)["drop"]
-    except DataFileError:  # it remembers nothing
-        drop = []
-    return {"data": data, "found_at": "", "drop": drop}
+        return _remembered(run)["drop"]
+    except DataFileError:
+        return []
 
 
 def _remembered(run: Path) -> dict[str, Any]:

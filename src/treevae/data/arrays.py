@@ -158,8 +158,11 @@ def check_images(X: np.ndarray, any_value: bool) -> None:
         return
     if X.dtype.kind not in "fiub":
         raise ValueError(f"X has dtype {X.dtype}; images must be numbers: floats in [0, 1] or uint8")
-    if not np.isfinite(X).all():
-        raise ValueError("X contains NaN or infinity; remove or fill such pixels first")
+    if (bad := ~np.isfinite(X).reshape(len(X), -1).all(1)).any():
+        raise ValueError(
+            f"X contains NaN or infinity in {bad.sum():,} of {len(X):,} samples, the first of them sample "
+            f"{bad.argmax()}; remove or fill such pixels first"
+        )
     low, high = X.min(), X.max()
     if not any_value and (low < 0 or high > 1):
         raise ValueError(

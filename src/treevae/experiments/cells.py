@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,8 +14,16 @@ from ..recipes import RECIPES
 
 FINGERPRINTS = ("train_samples", "test_samples")  # in a record
 SAID = ("note", *FINGERPRINTS)  # of its data
+MOST_SCALE = 100  # of a schedule
 HASH = 8  # hexadecimal digits in a file's name
+STORE = Path("results")  # the folder of records, unless another one is named
 ASIDE = "aside"  # the folder, below that of records or models, of those that were replaced
+
+
+def options(store: Path, scale: float) -> str:
+    """What leads another command to the same records."""
+    said = [f"--scale {scale}"] * (scale != 1) + [f"--results {store}"] * (store != STORE)
+    return "".join(f" {option}" for option in said)
 
 
 @dataclass(frozen=True)
@@ -109,8 +116,10 @@ def of_other_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def scaled(data: str, changes: Mapping[str, Any], scale: float) -> dict[str, Any]:
     """The recipe of a data set as JSON has it, with changes, and with every schedule shortened."""
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(f"scale={scale!r} must be above 0; 1 is the paper's schedule, 0.1 a tenth of it")
+    if not 0 < scale <= MOST_SCALE:
+        raise ValueError(
+            f"scale={scale!r} must be above 0 and at most {MOST_SCALE}; 1 is the paper's schedule, 0.1 a tenth of it"
+        )
     settings = RECIPES[data] | dict(changes)
     settings["epochs"] = max(1, round(settings["epochs"] * scale))  # all stages keep their proportions to it
     return json.loads(json.dumps(settings))

@@ -53,27 +53,34 @@ def run_on_ray(
         task = ray.remote(max_retries=RETRIES)(_work)
         waiting = {}
         for job in jobs:
+            lock = held.enter_context(ExitStack())
             try:
-                folder = held.enter_context(store.alone(job)).resolve()
+                folder = lock.enter_context(store.alone(job)).resolve()
+                if store.has(job):  # another process was faster
+                    store.finish(job)
+                    lock.close()
+                    continue
+                beside = store.of_same_figures(job)
             except RunLockedError:
                 yield Busy(job)
                 continue
-            if store.has(job):  # another process was faster
-                store.finish(job)
+            except Exception as error:  # whatever it is, the other fits may do
+                lock.close()
+                yield Failed(job, why_of(error))
                 continue
             method = METHODS[job.method]
             needs = {"num_gpus": 1} if method.gpu and gpus else {}
-            here, beside = replace(place, folder=folder), store.of_same_figures(job)
-            waiting[task.options(**needs).remote(job, method, here, beside)] = job
+            waiting[task.options(**needs).remote(job, method, replace(place, folder=folder), beside)] = job, lock
         while waiting:
             (done,), _ = ray.wait(list(waiting), num_returns=1)
-            job = waiting.pop(done)
+            job, lock = waiting.pop(done)
             try:
                 for cell, record in ray.get(done):
                     yield finished(store, job, cell, record)
                 store.finish(job)
-            except Exception as error:  # whatever it is, the other fits may do
+            except Exception as error:
                 yield Failed(job, why_of(getattr(error, "cause", None) or error))
+            lock.close()
 
 
 def _work(

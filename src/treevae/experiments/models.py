@@ -45,7 +45,9 @@ class Models:
             return
         aside = place_aside(path)
         aside.parent.mkdir(exist_ok=True)
-        shutil.copyfile(path, aside)
+        half = aside.with_name(f"{aside.name}.half")
+        shutil.copyfile(path, half)
+        os.replace(half, aside)
         model.save(path)
         if filecmp.cmp(path, aside, shallow=False):  # of a fit that was killed after it had written this
             aside.unlink()

@@ -177,21 +177,18 @@ def _in_unit_range(x: torch.Tensor) -> bool:
 
 
 def stages(model: TreeVAE) -> list[dict[str, Any]]:
-    """The stages of training in order: what, for how long, how it ended."""
+    """The stages of training in order: what, on how many samples, for how long, how it ended."""
     found: list[dict[str, Any]] = []
-    samples, began, ended = len(model.labels_), 0.0, 0.0
+    began, ended = 0.0, 0.0
     for event, seconds in zip(model.history_, model.seconds_, strict=True):
-        if event["event"] == "LeafChosen":
-            samples = event["samples"]
         if event["event"] == "EpochEnded":
             if event["epoch"] == 1:
                 found.append({})
                 began = ended
-            about = {name: event[name] for name in ("stage", "leaf", "epochs", "kl_weight", *TERMS)}
+            about = {name: event[name] for name in ("stage", "leaf", "epochs", "kl_weight", *TERMS, "samples")}
             if event["contrast_routers"] is not None:
                 about |= {name: event[name] for name in ("contrast_bottom_up", "contrast_routers")}
-            n = len(model.labels_) if event["leaf"] is None else samples
-            found[-1] = about | {"samples": n, "seconds": round(seconds - began, 3)}
+            found[-1] = about | {"seconds": round(seconds - began, 3)}
             ended = seconds
     return found
 
@@ -216,7 +213,7 @@ def node_table(model: TreeVAE, X: np.ndarray) -> list[dict[str, Any]]:
 
     told = over(module, _samples(model, X), ask).double()  # (sample, node, 3 + latent)
     reach, kl, sure, z = told[..., 0], told[..., 1], told[..., 2], told[..., 3:]
-    weight = reach / reach.sum(0)
+    weight = reach / reach.sum(0)  # of nodes that nothing reaches: not numbers
     mean = (weight[..., None] * z).sum(0)
     variance = (weight[..., None] * (z - mean) ** 2).sum(0)
     return [
@@ -225,12 +222,16 @@ def node_table(model: TreeVAE, X: np.ndarray) -> list[dict[str, Any]]:
             "depth": tree.depth(key.node),
             "children": list(tree.children(key.node)),
             "share": float(reach[:, i].mean()),
-            "confidence": float((weight[:, i] * sure[:, i]).sum()) if len(tree.children(key.node)) == 2 else None,
-            "kl": float((weight[:, i] * kl[:, i]).sum()),
+            "confidence": _finite((weight[:, i] * sure[:, i]).sum()),  # None also where there is no router
+            "kl": _finite((weight[:, i] * kl[:, i]).sum()),
             "active_latents": int((variance[i] > ACTIVE).sum()),
         }
         for i, key in enumerate(keys)
     ]
+
+
+def _finite(value: torch.Tensor) -> float | None:
+    return float(value) if value.isfinite() else None
 
 
 def name_of(device: torch.device) -> str:

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from ..tree import Tree
-from .cells import FINGERPRINTS, SAID, of_other_data
+from .cells import FINGERPRINTS, SAID, STORE, of_other_data, options
 from .methods import METHODS
 from .store import DamagedRecordError, Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
@@ -50,32 +50,25 @@ class Line:
         return " or ".join(map(str, sorted({figure.seeds for figure in self.figures if figure.seeds}))) or NONE
 
 
-def lines(table: Table, store: Store, scale: float, skip_damaged: bool = False) -> list[Line]:
-    """The rows of a table, from all seeds of one scale in the store.
-
-    A damaged record raises DamagedRecordError, or, with ``skip_damaged``, stands as such in place of its figures.
-    """
+def lines(table: Table, store: Store, scale: float) -> list[Line]:
+    """The rows of a table, from all seeds of one scale in the store; "damaged" stands where a record cannot be read."""
     return [
         Line(
             DATA_TITLES[row.data],
             row.title,
-            tuple(shown(table, row, entry, store, scale, skip_damaged) for entry in row.entries),
+            tuple(shown(table, row, entry, store, scale) for entry in row.entries),
         )
         for row in table.rows
     ]
 
 
-def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float, skip_damaged: bool = False) -> Shown:
+def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> Shown:
     """A figure: mean and sd over the seeds in the store; at the paper's scale better or worse than the paper's mean."""
     paper = NONE if entry.paper is None else _written(entry.paper.mean, entry.paper.sd, entry.paper.digits)
-    if row.method not in METHODS:
-        return Shown(NOT_RUN, "", paper, 0)
     method = METHODS[row.method]
     try:
         records = store.seeds(method.cell(row.data, entry.changes, scale, 0))
     except DamagedRecordError as error:
-        if not skip_damaged:
-            raise
         return Shown(DAMAGED, "", paper, 0, (str(error),))
     if table.one_seed:
         records = dict(list(records.items())[:1])
@@ -127,11 +120,14 @@ def _different_samples(found: Sequence[Line]) -> Iterator[str]:
 def _notes(
     table: Table, row: Row, entry: Entry, scale: float, records: Mapping[int, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """In what the data were not the published ones, and what else is to be said of the records behind a figure."""
+    """In what the data were not the published ones, and what else is to be said of the records behind a figure.
+
+    No folder is named: the notes are written into tables, which are read on other machines too.
+    """
     yield from dict.fromkeys(record["note"] for record in records.values() if record.get("note"))
     if lacking := [seed for seed, record in records.items() if not entry.score.is_in(record)]:
         rows = f"--data {row.data} --method {row.method} --seeds {max(lacking) + 1}"
-        again = f"treevae paper run {table.name} {rows}{'' if scale == 1 else f' --scale {scale}'} --again"
+        again = f"treevae paper run {table.name} {rows}{options(STORE, scale)} --again"
         yield f"{row.title}, {_seeds(lacking)}: recorded without a score of this table; to fit anew: {again}"
     untold = [seed for seed, record in records.items() if not any(record.get(name) for name in FINGERPRINTS)]
     if untold:

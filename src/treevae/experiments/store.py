@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -17,14 +16,13 @@ from ..recipes import RECIPES
 from ..training.checkpoint import parsed
 from ..training.runfolder import RunFolder, RunLockedError
 from ..writing import write_whole
-from .cells import SAID, Cell, Job, place_aside, short_hash
+from .cells import MOST_SCALE, SAID, Cell, Job, place_aside, short_hash
 
 RUNNING = "running"  # the folder of the states
 JOB = "job.json"
 LOCKS = "locks"  # the folder of the cells that processes work on
 REPLACES = "replaces"  # in a record: the hash of the one in whose place it came
 OWNER = "owner"  # the folder with the lock of the process whose job it is
-MOST_SCALE = 1e6  # of a schedule
 LARGEST_NUMBER = 1e300  # that a record may have
 IDENTITY = ("data", "method", "settings", "scale", "seed")
 
@@ -76,11 +74,8 @@ class Store:
             raise _damaged(path, str(error)) from error
         if not isinstance(record, dict):
             raise _damaged(path, "it is no JSON object")
-        if why := wrong_with(record):
+        if why := wrong_with(record) or _not_of(cell, record):
             raise _damaged(path, why)
-        wanted = asdict(cell)
-        if wrong := [name for name in IDENTITY if record.get(name) != wanted[name]]:
-            raise _damaged(path, f"its {' and '.join(wrong)} are not those of the cell that it is named after")
         return record
 
     def seeds(self, cell: Cell) -> dict[int, dict[str, Any]]:
@@ -119,13 +114,13 @@ class Store:
         Raises
         ------
         ValueError
-            The record could not be read back: a score is no number, or not finite.
+            The record could not be read back: it is of another cell, or something in it is no number, or not finite.
         """
-        if why := wrong_with(record):
-            raise ValueError(f"the record of {cell.name} is not written: {why}")
-        path, found = self.path(cell), self.read(cell)
         whole = asdict(cell) | record | ({} if replaces is None else {REPLACES: replaces})
-        text = json.dumps(whole, indent=1) + "\n"
+        if why := wrong_with(record) or _not_of(cell, whole):
+            raise ValueError(f"the record of {cell.name} is not written: {why}")
+        text = json.dumps(whole, indent=1, allow_nan=False) + "\n"
+        path, found = self.path(cell), self.read(cell)
         if found is None:
             write_whole(path, text)
             return Written(path)
@@ -236,6 +231,13 @@ def wrong_with(record: dict[str, Any]) -> str:
     return f"its {no_text[0]} is no text" if no_text else ""
 
 
+def _not_of(cell: Cell, record: dict[str, Any]) -> str:
+    """In what a record is of another cell than the one that it is named after; empty if it is of this one."""
+    wanted = asdict(cell)
+    wrong = [name for name in IDENTITY if record.get(name) != wanted[name]]
+    return f"its {' and '.join(wrong)} are not those of the cell that it is named after" if wrong else ""
+
+
 def _is_number(value: Any) -> bool:
     """Whether a value is a finite number that a float can hold."""
     return type(value) in (int, float) and abs(value) < LARGEST_NUMBER
@@ -243,8 +245,6 @@ def _is_number(value: Any) -> bool:
 
 def _job_of(about: Any) -> Job:
     """A job as it came out of a file, if its parts are of their kinds."""
-    if isinstance(about, list):  # as an earlier version wrote them
-        about = {"cells": about, "replaces": {}}
     if not isinstance(about, dict) or about.keys() != {"cells", "replaces"}:
         raise ValueError("it is no job")
     cells, replaces = tuple(_checked_cell(Cell(**cell)) for cell in about["cells"]), about["replaces"]
@@ -260,8 +260,8 @@ def _checked_cell(cell: Cell) -> Cell:
     """A cell as it came out of a file, if its parts are of their kinds."""
     if cell.data not in RECIPES or not isinstance(cell.method, str) or not isinstance(cell.settings, dict):
         raise ValueError("a cell names no data set, no method or no settings")
-    scale_is_number = type(cell.scale) in (int, float) and 0 < cell.scale < math.inf
-    if not scale_is_number or cell.scale > MOST_SCALE or type(cell.seed) is not int or cell.seed < 0:
+    scale_is_one = type(cell.scale) in (int, float) and 0 < cell.scale <= MOST_SCALE
+    if not scale_is_one or type(cell.seed) is not int or cell.seed < 0:
         raise ValueError("a cell's scale or seed is no number that one can have")
     return cell
 

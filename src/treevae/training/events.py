@@ -14,6 +14,7 @@ class EpochEnded:
 
     stage: str
     leaf: int | None  # the leaf whose children are trained, in a subtree stage
+    samples: int  # that the stage trains on
     epoch: int  # from 1
     epochs: int
     kl_weight: float

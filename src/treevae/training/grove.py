@@ -116,7 +116,7 @@ class Grove:
     def _epoch_ended(self, run: Growth, done: EpochDone) -> EpochEnded:
         task = run.task
         assert task is not None
-        share = 1.0 if task.rows is None else len(task.rows) / len(self.samples)
+        samples = len(self.samples) if task.rows is None else len(task.rows)
         leaves = (
             sum(len(tree.leaves) for tree in run.module.nodes.layout.trees)
             if task.leaf is None
@@ -125,11 +125,12 @@ class Grove:
         return EpochEnded(
             stage=task.stage.name,
             leaf=task.leaf,
+            samples=samples,
             epoch=done.epoch + 1,
             epochs=task.stage.epochs,
             kl_weight=task.stage.kl_weight(done.epoch),
             learning_rate=task.stage.rate(done.epoch),
-            progress=run.work.add(run.work.epoch(leaves, share)),
+            progress=run.work.add(run.work.epoch(leaves, samples / len(self.samples))),
             **done.means,
         )
 

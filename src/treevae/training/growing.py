@@ -248,11 +248,14 @@ class Growth:
         return "mend" if self.phase == "settle" else "split"
 
     def _tried(self, task: Task, network: TreeVAEModule | Subtree, samples: Samples) -> SplitTried:
-        """Keep what a split would gain."""
+        """Keep what a split would gain, by the candidate that would be kept."""
         objective = objective_of([self], [task], network, samples)
         assert isinstance(objective, SubtreeOnSubset)
         assert task.leaf is not None
-        self.gains[task.leaf] = split_gain(objective, samples, self._kl_weight, task.seed)
+        chosen = 0
+        if self.plan.n_init > 1:
+            chosen = compare(objective, samples, task.stage, task.leaf, task.seed, self.plan).chosen
+        self.gains[task.leaf] = split_gain(objective, samples, self._kl_weight, task.seed, chosen)
         return SplitTried(task.leaf, self.gains[task.leaf])
 
     def _judge(self, samples: Samples) -> Iterator[Event]:

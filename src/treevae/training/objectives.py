@@ -171,7 +171,8 @@ class WholeTree(OnSamples):
 
     def right(self) -> Tensor:
         """Of first trees, whose root has two leaves: (tree, sample)."""
-        return over(self.network, self._samples, self.network.reach)[:, 1::2].T
+        right = over(self.network, self._samples, self.network.reach)[:, 1::2].T
+        return right if self._rows is None else right[:, self._rows[0].to(right.device)]
 
 
 class SubtreeOnSubset:
