@@ -27,9 +27,14 @@ def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
     for name in LABELS:
         path = results / f"spread-{name}.jsonl"
         found: dict[tuple[str, int], dict[str, Any]] = {}
+        seeds: dict[tuple[str, int], set[int]] = {}
         for line in map(json.loads, path.read_text(encoding="utf-8").splitlines() if path.exists() else ()):
-            first = found.setdefault((named(line), line["epochs"]), line)
-            if first is not line:
+            of = named(line), line["epochs"]
+            known, start = seeds.setdefault(of, set()), line.get("first_seed", 0)
+            if twice := known.intersection(range(start, start + line["seeds"])):
+                raise ValueError(f"{path.name}: {of[0]}, {of[1]} epochs: the seeds {sorted(twice)} stand in two lines")
+            known.update(range(start, start + line["seeds"]))
+            if (first := found.setdefault(of, line)) is not line:
                 first["runs"] += line["runs"]
                 first["compared"] += line["compared"]
         yield from found.values()

@@ -187,6 +187,20 @@ def test_the_tables_of_the_spread_are_the_recorded_ones(spread):
     ] == rows
 
 
+def test_seeds_that_were_added_later_count_once(spread, tmp_path):
+    def line(first: int, seeds: int) -> str:
+        about = {"setting": "paper", "framework": "torch", "epochs": 38, "first_seed": first, "seeds": seeds}
+        return json.dumps(about | {"runs": [{"ACC": 1.0}] * seeds, "compared": []})
+
+    path = tmp_path / "spread-mnist.jsonl"
+    path.write_text("\n".join([line(0, 4), line(4, 2)]))
+    (together,) = spread.lines(tmp_path)
+    assert len(together["runs"]) == 6
+    path.write_text("\n".join([line(0, 4), line(3, 2)]))
+    with pytest.raises(ValueError, match=r"spread-mnist.jsonl: paper, 38 epochs: the seeds \[3\] stand in two lines"):
+        list(spread.lines(tmp_path))
+
+
 def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
     page = " ".join((ROOT / "docs" / "spread.md").read_text().split())
     assert [about for about, gain in spread.gains() if gain not in page] == []

@@ -24,6 +24,11 @@ NETWORKS = {
 }
 
 
+def weight_of(nodes, d, found, x: torch.Tensor) -> torch.Tensor:
+    """The importance weights of all draws, decoded here."""
+    return evidence.importance_weight(nodes, d, found, descent.log_likelihood(nodes, found.z, found.each(x[None])))
+
+
 @pytest.fixture(autouse=True)
 def _without_gradients():
     with torch.no_grad():
@@ -38,7 +43,7 @@ def _without_gradients():
 def test_iwae_is_log_p_for_any_draws_at_the_true_posterior(tree, draws, monkeypatch):
     model = at_posterior(tree, monkeypatch)
     x = model.sample(50)
-    torch.testing.assert_close(evidence.evidence(model.module, x, draws), model.log_prob(x), atol=1e-5, rtol=0)
+    torch.testing.assert_close(evidence.evidence(model.module, x, draws)[0], model.log_prob(x), atol=1e-5, rtol=0)
 
 
 def test_iwae_rises_from_the_elbo_to_log_p(monkeypatch):
@@ -60,9 +65,7 @@ def test_mean_weight_is_p_of_x(monkeypatch):
     x, draws = model.sample(5), 40_000
     noise = descent.noise_for(model.module.nodes, draws * len(x), generator(4))
     d = model.module.d(x)
-    log_weight = evidence.importance_weight(
-        model.module.nodes, d, descent.infer(model.module.nodes, d, noise, draws), x
-    )
+    log_weight = weight_of(model.module.nodes, d, descent.infer(model.module.nodes, d, noise, draws), x)
     share = (log_weight.unflatten(0, (draws, -1)) - model.log_prob(x)).exp()  # of p(x)
     error = share.std(0) / math.sqrt(draws)
     assert error.max() < 0.02
@@ -75,7 +78,7 @@ def test_weights_of_draws_equal_the_recursive_twin(tree, arch):
     module, x, draws = random_module(arch, [tree], training=False), random_x(arch), 3
     noise = descent.noise_for(module.nodes, draws * BATCH, generator(4))
     d = module.d(x)
-    found = evidence.importance_weight(module.nodes, d, descent.infer(module.nodes, d, noise, draws), x)
+    found = weight_of(module.nodes, d, descent.infer(module.nodes, d, noise, draws), x)
     by_node, twin = noise_by_node(module, noise), Twin(module)
     expected = [
         twin.log_weight(x, {node: rows[k * BATCH : (k + 1) * BATCH] for node, rows in by_node.items()})
@@ -92,7 +95,7 @@ def test_float32_is_enough_for_weights(arch):
     def log_weight(kind: torch.dtype) -> torch.Tensor:
         nodes, d = module.to(kind).nodes, module.d(x.to(kind))
         found = descent.infer(nodes, d, [level.to(kind) for level in noise])
-        return evidence.importance_weight(nodes, d, found, x.to(kind)).double()
+        return weight_of(nodes, d, found, x.to(kind)).double()
 
     torch.testing.assert_close(log_weight(torch.float32), log_weight(torch.float64), rtol=1e-5, atol=1e-4)
 
@@ -112,14 +115,14 @@ def test_the_papers_figure_is_the_log_mean_exp_of_elbos(arch):
     module, x = random_module(arch, [TREES["one-child nodes"]], training=False), random_x(arch)
     place = scoring.place_in_pool(x)
     elbos = torch.stack([module.elbo(x, scoring.noise_of(module.nodes, place, [k])).elbo[0] for k in range(5)])
-    torch.testing.assert_close(evidence.evidence(module, x, 5, "paper"), elbos.logsumexp(0) - math.log(5))
+    torch.testing.assert_close(evidence.evidence(module, x, 5, ["paper"])[0], elbos.logsumexp(0) - math.log(5))
 
 
 def test_the_papers_figure_exceeds_log_p_at_the_true_posterior(monkeypatch):
     """There the ELBO is log p(x) already, and the log-mean-exp of its draws is above their mean."""
     model = at_posterior(Tree().split(0), monkeypatch)
     x = model.sample(50)
-    excess = evidence.evidence(model.module, x, 1000, "paper") - model.log_prob(x)
+    excess = evidence.evidence(model.module, x, 1000, ["paper"])[0] - model.log_prob(x)
     assert excess.min() > 0
     assert excess.mean() > 0.1
 
@@ -132,13 +135,13 @@ def test_the_papers_figure_exceeds_log_p_at_the_true_posterior(monkeypatch):
 def test_neither_company_nor_chunks_change_a_value(arch, bound, monkeypatch):
     module = TreeVAEModule(arch, [TREES["uneven"]], generator()).eval()
     x = random_x(arch).float()
-    together = evidence.evidence(module, x, 23, bound)
-    alone = torch.cat([evidence.evidence(module, row[None], 23, bound) for row in x.flip(0)]).flip(0)
+    together = evidence.evidence(module, x, 23, [bound])[0]
+    alone = torch.cat([evidence.evidence(module, row[None], 23, [bound])[0] for row in x.flip(0)]).flip(0)
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
-    assert torch.equal(together, evidence.evidence(module, x, 23, bound))
+    assert torch.equal(together, evidence.evidence(module, x, 23, [bound])[0])
     for rows in (1, 5 * BATCH):
         monkeypatch.setattr(evidence, "ROWS", rows)
-        torch.testing.assert_close(together, evidence.evidence(module, x, 23, bound), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(together, evidence.evidence(module, x, 23, [bound])[0], rtol=1e-5, atol=1e-5)
 
 
 def test_the_sum_survives_weights_that_float32_cannot_hold(monkeypatch):
@@ -146,9 +149,18 @@ def test_the_sum_survives_weights_that_float32_cannot_hold(monkeypatch):
     module = TreeVAEModule(NETWORKS["mlp, bernoulli"], [Tree()], generator()).eval()
     monkeypatch.setattr(evidence, "ROWS", 2)
     logs = iter([-3000.0, -1000.0, -1000.0, -2000.0])
-    monkeypatch.setitem(evidence.BOUNDS, "iwae", lambda nodes, d, found, x: x.new_full((len(x),), next(logs)))
-    found = evidence.evidence(module, torch.rand(2, 7), 4)
+    monkeypatch.setitem(evidence.BOUNDS, "iwae", lambda nodes, d, found, log_px: torch.full_like(log_px[0], next(logs)))
+    (found,) = evidence.evidence(module, torch.rand(2, 7), 4)
     torch.testing.assert_close(found, torch.full((2,), -1000 + math.log(2 / 4)))
+
+
+def test_bounds_of_the_same_draws_decode_once(monkeypatch):
+    module = TreeVAEModule(NETWORKS["mlp, bernoulli"], [TREES["uneven"]], generator()).eval()
+    x, decoded, decode = torch.rand(5, 7, generator=generator(1)), [], descent.decode
+    alone = torch.cat([evidence.evidence(module, x, 6, [bound]) for bound in evidence.BOUNDS])
+    monkeypatch.setattr(descent, "decode", lambda *given: decoded.append(1) or decode(*given))
+    assert torch.equal(evidence.evidence(module, x, 6, list(evidence.BOUNDS)), alone)
+    assert len(decoded) == 1
 
 
 def test_memory_does_not_grow_with_draws(monkeypatch):

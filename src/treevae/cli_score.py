@@ -35,7 +35,7 @@ def score(
     The samples are those that RUN was fitted on, where they still lie, or others that --data names; of a data set its
     test samples. All figures are means over samples, in nats.
 
-    Every draw runs all decoders on all samples, twice: where they are large, as those of photographs, take a GPU, or
+    Every draw runs all decoders on all samples: where they are large, as those of photographs, take a GPU, or
     few samples with --most. Means are then less sure; with few --draws the bound is lower than it need be.
 
     \b

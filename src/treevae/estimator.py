@@ -86,7 +86,7 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     leaf_rule : {"samples", "reconstruction", "elbo", "gain"}, default="samples"
         Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), the one that
         adds most to the reconstruction loss or to the negative ELBO, or the one whose split gains most, for which
-        the split of every leaf is trained once and thrown away (it clusters worse in all that was compared).
+        the split of every leaf is trained and thrown away (slower, and worse clusters on the digits: docs/spread.md).
     n_init : int, default=16
         Candidates trained side by side for the first tree and for every split: a wrong split is never repaired, so the
         tree depends less on luck. Of those whose decisions are about as sure as the surest's, the one with the best
@@ -451,9 +451,13 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         check_is_fitted(self)
         if bound not in BOUNDS:
             raise ValueError(f"bound={bound!r}; allowed are 'iwae' (a lower bound) and 'paper' (to compare with it)")
+        return self._log_likelihoods(X, draws, [bound])[:, 0]
+
+    def _log_likelihoods(self, X: Any, draws: int, bounds: Sequence[str]) -> np.ndarray:
+        """Several estimates of log p(x) from the same draws: (sample, bound)."""
         n = positive("draws", draws)
-        estimate = self._ask(X, lambda x: evidence(self.module_, x, n, bound), light=False)
-        return self._units.log_density(estimate, self._form.n_features)
+        estimates = self._ask(X, lambda x: evidence(self.module_, x, n, bounds).T, light=False)
+        return self._units.log_density(estimates, self._form.n_features)
 
     def reconstruct(self, X: Any, path: str = "best") -> np.ndarray:
         """The model's idea of each sample, in the form and units of X.

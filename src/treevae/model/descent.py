@@ -29,6 +29,10 @@ class Descent:
     samples: int  # M
     start: Start | None
 
+    def each(self, x: Tensor) -> Tensor:
+        """Samples of shape (run, batch, features), once for every one of the M: (run, M * batch, features)."""
+        return x if self.samples == 1 else x.repeat(1, self.samples, 1)
+
 
 @dataclass(frozen=True)
 class Start:
@@ -78,12 +82,16 @@ def elbo(nodes: Nodes, found: Descent, x: Tensor) -> ElboTerms:
 
 def elbo_of_draws(nodes: Nodes, found: Descent, x: Tensor) -> ElboTerms:
     """The terms of the ELBO of every one of the M samples by itself: values of shape (term, tree, M * batch)."""
+    return elbo_of_decoded(nodes, found, log_likelihood(nodes, found.z, found.each(x)))
+
+
+def elbo_of_decoded(nodes: Nodes, found: Descent, log_px: Tensor) -> ElboTerms:
+    """The same, where log p(x | z_leaf) of every one is known already: (leaf, M * batch)."""
     logit_q = found.logit_q if found.samples == 1 else found.logit_q.repeat(1, found.samples)
     log_p, kl_router = kernels.decisions(logit_q, prior_logits(nodes, found.z))
     reach = nodes.layout.path(log_p)
     if found.start is not None:
         reach = reach + found.start.log_reach.index_select(0, nodes.layout.run_of_nodes)
-    log_px = log_likelihood(nodes, found.z, x if found.samples == 1 else x.repeat(1, found.samples, 1))
     return ElboTerms(kernels.weigh(reach, found.kl, kl_router, log_px, nodes.layout.table))
 
 

@@ -16,7 +16,7 @@ Both are at least the ELBO in expectation. Noise is looked up by a sample's own 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,34 +30,35 @@ from .scoring import noise_of, place_in_pool
 ROWS = 1024  # where x has fewer rows, so many draws go together as fill these; bounds the memory, whatever the draws
 
 
-def evidence(module: TreeVAEModule, x: Tensor, draws: int, bound: str = "iwae") -> Tensor:
-    """The estimate of log p(x), for x (batch, features) and one tree, from K = ``draws`` draws, in nats: (batch,)."""
-    d, place, weigh = module.d(x), place_in_pool(x), BOUNDS[bound]
+def evidence(module: TreeVAEModule, x: Tensor, draws: int, bounds: Sequence[str] = ("iwae",)) -> Tensor:
+    """Estimates of log p(x) of x (batch, features) by one tree, from K = ``draws`` draws, in nats: (bound, batch)."""
+    d, place, nodes = module.d(x), place_in_pool(x), module.nodes
     at_once = max(1, ROWS // len(x))
     # The sum of weights is kept as exp(peak) * total with the peak its largest term, so that float32 rounds the weights
     # relative to each other, however small they are.
-    peak, total = x.new_full((len(x),), -math.inf), x.new_zeros(len(x))
+    peak, total = x.new_full((len(bounds), len(x)), -math.inf), x.new_zeros(len(bounds), len(x))
     for first in range(0, draws, at_once):
         some = range(first, min(first + at_once, draws))
-        found = descent.infer(module.nodes, d, noise_of(module.nodes, place, some), len(some))
-        log_weight = weigh(module.nodes, d, found, x).unflatten(0, (len(some), -1))  # (draw, batch)
-        higher = torch.maximum(peak, log_weight.amax(0))
-        total = total * (peak - higher).exp() + (log_weight - higher).exp().sum(0)
+        found = descent.infer(nodes, d, noise_of(nodes, place, some), len(some))
+        log_px = descent.log_likelihood(nodes, found.z, found.each(x[None]))  # all bounds weigh what was decoded once
+        weights = torch.stack([BOUNDS[bound](nodes, d, found, log_px) for bound in bounds])
+        log_weight = weights.unflatten(1, (len(some), -1))  # (bound, draw, batch)
+        higher = torch.maximum(peak, log_weight.amax(1))
+        total = total * (peak - higher).exp() + (log_weight - higher[:, None]).exp().sum(1)
         peak = higher
     return peak + (total / draws).log()
 
 
-def importance_weight(nodes: Nodes, d: Levels, found: Descent, x: Tensor) -> Tensor:
+def importance_weight(nodes: Nodes, d: Levels, found: Descent, log_px: Tensor) -> Tensor:
     """log sum_leaf p(x | z_leaf) p(z_path) p(path | z) / q(z_path | x) of every draw: (M * batch,)."""
     layout = nodes.layout
-    log_px = descent.log_likelihood(nodes, found.z, x.repeat(1, found.samples, 1))
     log_path = descent.log_reach(nodes, descent.prior_logits(nodes, found.z))[layout.leaf_rows]
     return (log_px + log_path + layout.ancestry(descent.log_ratio(nodes, d, found))).logsumexp(0)  # over leaves
 
 
-def elbo_weight(nodes: Nodes, d: Levels, found: Descent, x: Tensor) -> Tensor:
+def elbo_weight(nodes: Nodes, d: Levels, found: Descent, log_px: Tensor) -> Tensor:
     """The ELBO of every draw by itself, its divergences in closed form: (M * batch,)."""
-    return descent.elbo_of_draws(nodes, found, x[None]).elbo[0]
+    return descent.elbo_of_decoded(nodes, found, log_px).elbo[0]
 
 
 BOUNDS: dict[str, Callable[[Nodes, Levels, Descent, Tensor], Tensor]] = {
