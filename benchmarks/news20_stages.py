@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import record
 import torch
 from plans import with_weight_decay
@@ -24,6 +25,7 @@ from sklearn.utils import check_random_state
 
 from treevae import TreeVAE
 from treevae.data import load
+from treevae.metrics import accuracy, nmi
 from treevae.model.elbo import TERMS
 from treevae.model.module import TreeVAEModule
 from treevae.model.scoring import score_terms
@@ -49,21 +51,23 @@ def finals(paper: Stage) -> dict[str, Stage]:
 
 
 class Looker:
-    """Judges a model on both parts of the data."""
+    """Judges a model on both parts of the data, whose classes it knows."""
 
-    def __init__(self, **parts: Samples) -> None:
-        self._parts = parts
+    def __init__(self, train: tuple[Samples, np.ndarray], test: tuple[Samples, np.ndarray]) -> None:
+        self._parts = {"train": train, "test": test}
 
     def __call__(self, module: TreeVAEModule) -> dict[str, Any]:
-        """The mean terms of the ELBO on each part, of one draw."""
+        """The mean terms of the ELBO on each part, of one draw, and what its leaves tell of the classes."""
         was_training = module.training
         module.eval()
         found: dict[str, Any] = {"leaves": len(module.tree.leaves)}
-        for name, samples in self._parts.items():
+        for name, (samples, y) in self._parts.items():
+            leaves = over(module, samples, lambda x: module.reach(x).argmax(1)).cpu().numpy()
             terms = over(module, samples, lambda x: score_terms(module, x, 1).values.T).mean(0)
             named = dict(zip(TERMS, terms.tolist(), strict=True))
             kl = sum(value for term, value in named.items() if term != "reconstruction")
-            found[name] = named | {"ELBO": named["reconstruction"] - kl}
+            scores = {"ELBO": named["reconstruction"] - kl, "ACC": accuracy(leaves, y), "NMI": nmi(leaves, y)}
+            found[name] = named | scores
         module.train(was_training)
         return found
 
@@ -106,10 +110,12 @@ def main() -> None:
     model.set_params(epochs=max(1, round(model.epochs * given.scale)))
     ready = prepare(model, model.get_params(deep=False), data.x_train)
     arch, x = ready.arch, ready.x
-    test = torch.from_numpy(data.x_test)
+    assert data.y_train is not None
+    assert data.y_test is not None
     device = device_of("auto")
     samples = Samples(x, device, largest=arch.largest_activation)
-    look = Looker(train=samples, test=Samples(test, device, largest=arch.largest_activation))
+    test = Samples(torch.from_numpy(data.x_test), device, largest=arch.largest_activation)
+    look = Looker((samples, data.y_train), (test, data.y_test))
     plan = with_weight_decay(model._plan(len(x)), given.weight_decay)
     assert plan.whole is not None
     plan = replace(plan, whole=replace(plan.whole, drop_after=max(1, round(given.whole_drop * given.scale))))
@@ -121,7 +127,8 @@ def main() -> None:
 
     def show(name: str, one: dict[str, Any]) -> dict[str, Any]:
         figures = {
-            part: f"{one[part]['ELBO']:.2f} (RL {-one[part]['reconstruction']:.2f})" for part in ("train", "test")
+            part: f"{one[part]['ELBO']:.2f} (RL {-one[part]['reconstruction']:.2f}, NMI {one[part]['NMI']:.3f})"
+            for part in ("train", "test")
         }
         print(name, one["stage"], one["epoch"], one["leaves"], figures, flush=True)
         return one

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -21,6 +22,7 @@ from treevae import Tree, TreeVAE, cli_fit, load
 from treevae import demo as demo_module
 from treevae.baselines.ward import Ward
 from treevae.cli import app
+from treevae.cli_words import drawing
 from treevae.data import fashion_sample
 from treevae.data.fashion_sample import FashionSample
 from treevae.demo import SCORES, Demo
@@ -614,3 +616,11 @@ def test_a_network_for_gpus_is_said_to_be_one_on_a_cpu(pictures: Path, tmp_path:
     few = ("--n-leaves", "2", "--n-init", "1", "--epochs", "1", "--max-depth", "1", "--device", "cpu")
     assert "resnet is meant for a GPU" in treevae("fit", pictures, "-o", tmp_path / "a", "--network", "resnet", *few)
     assert "GPU" not in treevae("fit", pictures, "-o", tmp_path / "b", *few)
+
+
+def test_a_node_with_one_child_says_why() -> None:
+    tree = Tree().split(0).split(1).prune(3)
+    model = SimpleNamespace(tree_=tree, labels_=np.array([0, 0, 1]))
+    first, second, *_ = drawing(model).splitlines()
+    assert first == "3 samples"
+    assert second.endswith("2 samples (its other child was pruned)")

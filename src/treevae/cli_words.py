@@ -26,7 +26,8 @@ def drawing(model: TreeVAE, notes: Sequence[str] | None = None) -> str:
 
     def describe(node: int) -> str:
         if not tree.is_leaf(node):
-            return count(sum(sizes[leaf] for leaf in tree.leaves_below(node)), "sample")
+            pruned = " (its other child was pruned)" if len(tree.children(node)) == 1 else ""
+            return count(sum(sizes[leaf] for leaf in tree.leaves_below(node)), "sample") + pruned
         k = tree.leaves.index(node)
         return f"cluster {k}: {count(sizes[node], 'sample')}" + ("" if notes is None else f", {notes[k]}")
 

@@ -14,7 +14,7 @@ import torch
 
 from .. import __version__
 from ..data import DataSet
-from ..estimator import TreeVAE
+from ..estimator import SCORE_DRAWS, TreeVAE
 from ..metrics import accuracy, ari, contingency, dendrogram_purity, leaf_purity, nmi
 from ..model import descent
 from ..model.elbo import TERMS
@@ -24,7 +24,6 @@ from ..training.runfolder import fingerprint
 from ..training.samples import Samples, over
 from ..tree import Tree
 
-DRAWS = 10  # Monte Carlo draws behind every ELBO
 ACTIVE = 0.01  # variance, over samples, of the mean of a latent dimension that is in use
 
 
@@ -147,7 +146,8 @@ def explained(model: TreeVAE, X: Any, draws: int) -> dict[str, Any]:
 
 def elbo_terms(model: TreeVAE, X: Any) -> dict[str, float]:
     """The mean ELBO of samples in nats, and its terms; RL is the negative reconstruction."""
-    terms = over(model.module_, _samples(model, X), lambda x: score_terms(model.module_, x, DRAWS).values.T).mean(0)
+    module = model.module_
+    terms = over(module, _samples(model, X), lambda x: score_terms(module, x, SCORE_DRAWS).values.T).mean(0)
     named = dict(zip(TERMS, terms.tolist(), strict=True))
     density = np.array(named["reconstruction"])
     named["reconstruction"] = float(model._units.log_density(density, model._form.n_features))
