@@ -16,6 +16,7 @@ import record
 
 from treevae.baselines import VAE, Ward
 from treevae.data import load
+from treevae.experiments.methods import OF_LATENTS
 from treevae.experiments.records import elbo_terms, scores
 from treevae.recipes import RECIPES
 
@@ -32,9 +33,7 @@ def main() -> None:
     given = parser.parse_args()
     data, recipe = load(given.data, given.root), RECIPES[given.data]
     assert data.y_test is not None
-    names = ("latent_dim", "hidden_dim", "network", "layer_defaults", "likelihood", "augment", "contrastive_weight",
-             "batch_size")  # fmt: skip
-    settings = {name: recipe[name] for name in names if name in recipe}
+    settings = {name: recipe[name] for name in OF_LATENTS if name in recipe and name != "n_leaves"}
     found, device = [], ""
     for depth in given.depths:
         began = time.perf_counter()

@@ -61,7 +61,18 @@ MAY_USE = {
     "cli_score": {"writing", "experiments", "subject", "cli_words", "cli_run"},
     "cli_figure": {"data", "view", "experiments", "cli_run", "cli_words"},
     "cli_paper": {"writing", "parameters", "experiments", "cli_run", "cli_words", "cli_figure"},
-    "cli": {"data", "estimator", "demo", "cli_words", "cli_run", "cli_fit", "cli_view", "cli_score", "cli_paper"},
+    "cli": {
+        "data",
+        "estimator",
+        "subject",
+        "demo",
+        "cli_words",
+        "cli_run",
+        "cli_fit",
+        "cli_view",
+        "cli_score",
+        "cli_paper",
+    },
     "__main__": {"cli"},
 }
 

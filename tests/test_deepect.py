@@ -22,6 +22,7 @@ from treevae.baselines.embedded_tree import (
 from treevae.fitting import Fitting
 from treevae.metrics import accuracy, dendrogram_purity
 from treevae.training.runfolder import ChangedRunError
+from treevae.tree import Tree
 
 TINY = {"latent_dim": 4, "network": "mlp", "pretrain_epochs": 10, "epochs": 12, "batch_size": 64, "learning_rate": 1e-3}
 
@@ -179,6 +180,15 @@ def test_images_keep_their_form() -> None:
         model.predict(np.zeros((2, 64)))
 
 
+def test_one_cluster_is_a_lone_root(tmp_path: Path) -> None:
+    X, _ = nested()
+    model = DeepECT(1, random_state=0, **TINY | {"epochs": 50, "learning_rate": 1e-2}).fit(X, checkpoint=tmp_path)
+    assert model.tree_ == Tree()
+    assert not model.labels_.any()
+    np.testing.assert_allclose(model.centres_, model.transform(X).mean(0, keepdims=True), atol=0.1)
+    np.testing.assert_array_equal(clone(model).fit(X, checkpoint=tmp_path).centres_, model.centres_)
+
+
 def test_too_few_epochs_are_told() -> None:
     X, _ = nested()
     with pytest.warns(ConvergenceWarning, match="leaves in the tree: 2, fewer than n_clusters=4"):
@@ -196,7 +206,7 @@ def test_parameters_are_scikit_learns() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("n_clusters", 1, "n_clusters=1 must be a whole number of at least 2"),
+        ("n_clusters", 0, "n_clusters=0 must be a whole number of at least 1"),
         ("n_clusters", 2.0, "n_clusters=2.0 must be"),
         ("latent_dim", (4, 4), "latent_dim"),
         ("pretrain_epochs", -1, "pretrain_epochs=-1 must be"),

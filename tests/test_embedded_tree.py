@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from kinds import nested
 from torch import Tensor
 
+from treevae.baselines import embedded_tree
 from treevae.baselines.deepect import DeepECT
 from treevae.baselines.embedded_tree import (
     Autoencoder,
@@ -295,6 +297,22 @@ def test_another_seed_sees_another_order(monkeypatch: pytest.MonkeyPatch) -> Non
         list(growth_of(GROUPS, seed).events())
     assert orders[5] != orders[6]
     assert sorted(i for batch in orders[5][:6] for i in batch) == list(range(96))
+
+
+def test_a_split_is_the_best_of_many_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    angles = torch.arange(6) * math.pi / 3
+    ring = torch.stack([1.5 * angles.cos(), angles.sin(), torch.zeros(6)], 1)  # a fifth of all starts part it across
+    monkeypatch.setattr(EmbeddedGrowth, "_embedding", lambda self: ring)
+
+    def is_best(seed: int) -> bool:
+        growth = growth_of(GROUPS, seed)
+        growth._at = 1  # clustering
+        next(growth._grow(0))
+        return bool((growth.module.leaves.in_order(growth.module.leaves.centres)[:, 1].abs() < 1e-6).all())
+
+    assert all(is_best(seed) for seed in range(20))
+    monkeypatch.setattr(embedded_tree, "KMEANS_STARTS", 1)
+    assert not all(is_best(seed) for seed in range(20))
 
 
 def test_leaves_without_samples_are_removed_at_the_end() -> None:

@@ -148,6 +148,13 @@ def test_nmi_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     assert 0 <= nmi(leaf_index, y) <= 1
 
 
+@pytest.mark.parametrize("n", range(2, 30))
+def test_nmi_stays_between_0_and_1_where_rounding_would_leave_them(n: int) -> None:
+    y = np.arange(n)
+    assert 1 - 1e-12 < nmi(y, y) <= 1  # 12 classes: 1 + 2e-16
+    assert 0 <= nmi(np.tile(y, 3), np.repeat(np.arange(3), n)) < 1e-12  # 3 x 3 independent ones: -4e-16
+
+
 @no_deadline
 @given(samples)
 def test_ari_is_that_of_all_pairs(pairs: list[tuple[int, int]]) -> None:

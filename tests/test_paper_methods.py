@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from cells import CPU, SCALE, SMALL, cell_of
+from sklearn.metrics import adjusted_rand_score
 
 from treevae import Tree, TreeVAE
 from treevae.baselines.bisecting import Bisecting
@@ -37,20 +38,33 @@ def test_deepect_gives_a_record_for_its_cell():
     json.dumps(found)
 
 
-def test_deepect_is_extended_by_augmentation_in_contrastive_experiments_alone(monkeypatch):
-    """The paper uses its own kind of contrast "for the contrastive clustering experiments"."""
+@pytest.fixture
+def made_deepect(monkeypatch):
+    """The DeepECT that is made for a cell, before it is fitted."""
     made = []
 
-    def made_with(*arguments, **settings):
-        made.append(settings.get("augment"))
+    def enough(model, X, **options):
+        made.append(model)
         raise ValueError("enough")
 
-    plain = DeepECT()
-    monkeypatch.setattr("treevae.baselines.deepect.DeepECT", lambda *a, **s: made_with(*a, **s) if s else plain)
-    for data in ("omniglot5", "cifar10", "mnist"):
+    def of(data, scale=1.0):
         with pytest.raises(ValueError, match="enough"):
-            list(METHODS["deepect"].fit(Job((METHODS["deepect"].cell(data, {}, 1.0, 0),)), load("digits"), CPU))
-    assert made == [None, "cifar", None]
+            list(METHODS["deepect"].fit(Job((cell_of(data=data, method="deepect", scale=scale),)), load("digits"), CPU))
+        return made[-1]
+
+    monkeypatch.setattr(DeepECT, "fit", enough)
+    return of
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(1.0, (50, 200, 2)), (0.1, (5, 20, 0.2)), (1e-3, (1, 1, 0.01))])
+def test_a_shortened_deepect_is_shortened_in_all_its_parts(made_deepect, scale, expected):
+    model = made_deepect("mnist", scale)
+    assert (model.pretrain_epochs, model.epochs, model.split_every) == pytest.approx(expected)
+
+
+def test_deepect_is_extended_by_augmentation_in_contrastive_experiments_alone(made_deepect):
+    """The paper uses its own kind of contrast "for the contrastive clustering experiments"."""
+    assert [made_deepect(data).augment for data in ("omniglot5", "cifar10", "mnist")] == [None, "cifar", None]
     assert "augment" not in METHODS["deepect"].cell("omniglot5", {}, 1.0, 0).settings  # a record says what was done
     assert RECIPES["omniglot5"]["augment"] == "omniglot"  # which TreeVAE learns from
 
@@ -215,14 +229,27 @@ def test_hair_loss_and_beard_are_what_the_paper_says():
 
 def test_bisecting_k_means_halves_the_widest_cluster():
     chance = np.random.default_rng(0)
-    centres = np.array([[0, 0], [1, 0], [10, 0], [10, 2]])
-    X = (centres[:, None] + chance.normal(0, 0.05, (4, 20, 2))).reshape(80, 2)
-    found = Bisecting(4, random_state=0).fit(X)
-    assert [len(set(found.labels_[20 * k : 20 * k + 20])) for k in range(4)] == [1] * 4
+    centres, group = np.array([[0, 0], [1, 0], [10, 0], [10, 2]]), np.repeat(range(4), [60, 20, 10, 10])
+    X = centres[group] + chance.normal(0, 0.05, (100, 2))
+    for k, joined in ((2, [0, 0, 1, 1]), (3, [0, 0, 1, 2]), (4, [0, 1, 2, 3])):  # 20 lie wider than the other 80
+        found = Bisecting(k, random_state=0).fit(X)
+        assert adjusted_rand_score(np.array(joined)[group], found.labels_) == 1
     assert found.tree_.height == 2  # far ones part first
     assert (found.predict(X) == found.labels_).all()
-    assert (found.predict(centres[::-1]) == found.labels_[::-20]).all()
+    assert (found.predict(centres)[group] == found.labels_).all()
     assert (Bisecting(4, random_state=0).fit(X).labels_ == found.labels_).all()
     assert len(Bisecting(5, random_state=0).fit(X[:1].repeat(9, 0)).tree_.leaves) == 1  # nothing differs
-    with pytest.raises(ValueError, match=r"n_clusters=0 must be a whole number from 1 to 80"):
+    with pytest.raises(ValueError, match=r"n_clusters=0 must be a whole number from 1 to 100"):
         Bisecting(0).fit(X)
+
+
+def test_bisecting_k_means_keeps_the_best_of_its_starts():
+    angles = np.arange(6) * np.pi / 3
+    ring = np.stack([1.5 * np.cos(angles), np.sin(angles)], axis=1)  # a fifth of all starts part it across
+
+    def is_best(n_init, seed):
+        labels = Bisecting(2, n_init, random_state=seed).fit_predict(ring)
+        return len({*labels[ring[:, 0] > 0]}) == len({*labels[ring[:, 0] < 0]}) == 1
+
+    assert all(is_best(10, seed) for seed in range(20))
+    assert not all(is_best(1, seed) for seed in range(20))

@@ -1,15 +1,18 @@
 """scikit-learn's own contract. Every exclusion stands here with its reason."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, parametrize_with_checks
 
 from treevae import TreeVAE
+from treevae.baselines import VAE, Bisecting, DeepECT, LadderVAE, Ward
 
 ASKS_A_CLUSTERER = (
     "the check reads classifier_tags.multi_class of whatever accepts sparse input and has predict_proba; a clusterer "
@@ -17,29 +20,78 @@ ASKS_A_CLUSTERER = (
 )
 FINER_THAN_FLOAT32 = (
     "the check compares answers to a relative 1e-7, less than float32 can hold, in which the model computes: "
-    "matrix products round a row differently at another place. test_estimator.py checks the same to 1e-5"
+    "matrix products round a row differently at another place. test_answers_keep_the_order_of_the_samples checks the "
+    "same to 1e-5"
 )
+ROUNDED = {"check_methods_sample_order_invariance": FINER_THAN_FLOAT32}
 EXCLUDED = {
-    "check_estimator_sparse_array": ASKS_A_CLUSTERER,
-    "check_estimator_sparse_matrix": ASKS_A_CLUSTERER,
-    "check_methods_sample_order_invariance": FINER_THAN_FLOAT32,
+    TreeVAE: ROUNDED
+    | {"check_estimator_sparse_array": ASKS_A_CLUSTERER, "check_estimator_sparse_matrix": ASKS_A_CLUSTERER},
+    VAE: ROUNDED,
+    LadderVAE: ROUNDED,
+    DeepECT: ROUNDED,
+    Ward: {},
+    Bisecting: {},
 }
 
 SMALL = TreeVAE(3, max_depth=2, latent_dim=2, hidden_dim=16, n_init=2, epochs=4, learning_rate=2e-2, random_state=0)
+NETWORKS = [
+    SMALL,
+    VAE(1, latent_dim=2, hidden_dim=16, epochs=2, learning_rate=2e-2, random_state=0),
+    LadderVAE(1, latent_dim=2, hidden_dim=16, epochs=2, learning_rate=2e-2, random_state=0),
+    DeepECT(
+        latent_dim=2, n_clusters=2, pretrain_epochs=20, epochs=10, split_every=1, batch_size=16, learning_rate=1e-2,
+        pretrain_learning_rate=1e-2, random_state=0,
+    ),
+]  # fmt: skip
+ALL = [*NETWORKS, Ward(2), Bisecting(2, random_state=0)]
+ANSWERS = ("predict", "predict_proba", "transform", "score_samples")
 
 
-@parametrize_with_checks([SMALL], expected_failed_checks=lambda estimator: EXCLUDED)
+def named(estimator):
+    return type(estimator).__name__
+
+
+@parametrize_with_checks(ALL, expected_failed_checks=lambda estimator: EXCLUDED[type(estimator)])
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.parametrize("estimator", ALL, ids=named)
+def test_names_of_features_are_kept_and_checked(estimator):
+    check_dataframe_column_names_consistency(named(estimator), estimator)  # scikit-learn leaves it out of its checks
+
+
+@pytest.mark.parametrize("estimator", NETWORKS, ids=named)
+def test_a_fit_forgets_the_names_of_an_earlier_one(estimator):
+    X, _ = make_blobs(n_samples=60, random_state=0)
+    model = clone(estimator).fit(pd.DataFrame(X, columns=["height", "weight"]))
+    assert model.feature_names_in_.tolist() == ["height", "weight"]
+    assert not hasattr(model.fit(X), "feature_names_in_")
+
+
+@pytest.mark.parametrize("estimator", NETWORKS, ids=named)
+def test_those_that_take_images_say_so(estimator):
+    model = clone(estimator).fit(np.random.default_rng(0).uniform(size=(40, 4, 4)))
+    assert model.n_features_in_ == 16
+    assert get_tags(model).input_tags.three_d_array
+
+
+@pytest.mark.parametrize("estimator", NETWORKS, ids=named)
+def test_answers_keep_the_order_of_the_samples(estimator):
+    X = np.random.default_rng(0).uniform(size=(60, 4))
+    model, order = clone(estimator).fit(X), np.random.default_rng(1).permutation(60)
+    for answer in (getattr(model, method) for method in ANSWERS if hasattr(model, method)):
+        np.testing.assert_allclose(answer(X[order]), answer(X)[order], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("container", [scipy.sparse.csr_matrix, scipy.sparse.coo_array, scipy.sparse.csc_array])
-def test_sparse_input_equals_dense(container):
+@pytest.mark.parametrize("estimator", NETWORKS, ids=named)
+def test_sparse_input_equals_dense(estimator, container):
     X = np.random.default_rng(0).uniform(size=(60, 4)).round(1)
     X[X < 0.6] = 0
-    dense, sparse = clone(SMALL).fit(X), clone(SMALL).fit(container(X))
-    np.testing.assert_array_equal(dense.labels_, sparse.labels_)
-    for method in ("predict", "predict_proba", "transform", "score_samples"):
+    dense, sparse = clone(estimator).fit(X), clone(estimator).fit(container(X))
+    for method in (method for method in ANSWERS if hasattr(dense, method)):
         np.testing.assert_array_equal(getattr(dense, method)(X), getattr(sparse, method)(container(X)))
 
 

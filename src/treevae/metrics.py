@@ -1,8 +1,8 @@
 """How well leaves, and the tree above them, agree with known classes.
 
-Labels are used here and only here: nothing in training sees them. Every score is a float, higher is better; 1 is
-perfect and 0 the least, but for :func:`ari`, where 0 is chance. Those that need no tree take any integers for clusters:
-where -1 stands for noise, as in HDBSCAN, noise is one more cluster.
+Nothing in training sees labels: they serve scores, here, and in ``view`` the names and colours of what is shown. Every
+score is a float, higher is better; 1 is perfect and 0 the least, but for :func:`ari`, where 0 is chance. Those that
+need no tree take any integers for clusters: where -1 stands for noise, as in HDBSCAN, noise is one more cluster.
 """
 
 from __future__ import annotations

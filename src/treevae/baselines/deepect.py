@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.arrays import read
@@ -88,6 +88,8 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         When each entry of ``history_`` was made, in seconds of fitting.
     module_ : Autoencoder
         The torch module.
+    n_features_in_, feature_names_in_
+        As :class:`~treevae.TreeVAE`'s.
     """
 
     def __init__(
@@ -188,7 +190,7 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             learning_rate=self.learning_rate,
             device=self.device,
         ).get_params(deep=False)
-        for name, least in (("n_clusters", 2), ("latent_dim", 1), ("pretrain_epochs", 0)):
+        for name, least in (("n_clusters", 1), ("latent_dim", 1), ("pretrain_epochs", 0)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}")
@@ -213,6 +215,11 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             float(self.prune_below),
             int(self.batch_size),
         )
+
+    def __sklearn_tags__(self) -> Any:
+        tags, like = super().__sklearn_tags__(), get_tags(TreeVAE())
+        tags.input_tags, tags.transformer_tags = like.input_tags, like.transformer_tags
+        return tags
 
     @property
     def _n_features_out(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimator import TreeVAE
@@ -113,6 +114,8 @@ random_state, verbose
     ----------
     model_ : TreeVAE
         The fitted model; its tree has one leaf.
+    n_features_in_, feature_names_in_
+        As :class:`~treevae.TreeVAE`'s.
     """
 
     def __init__(
@@ -202,6 +205,21 @@ random_state, verbose
         return self.model_.sample(n, random_state=random_state)
 
     @property
+    def n_features_in_(self) -> int:
+        """Numbers in a sample."""
+        return self.model_.n_features_in_
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features, where X was a frame with string column names."""
+        return self.model_.feature_names_in_
+
+    def __sklearn_tags__(self) -> Any:
+        tags, like = super().__sklearn_tags__(), get_tags(TreeVAE())
+        tags.input_tags, tags.transformer_tags = like.input_tags, like.transformer_tags
+        return tags
+
+    @property
     def _n_features_out(self) -> int:
         (leaf,) = self.model_.tree_.leaves
         return self.model_.module_.arch.latent_dims[self.model_.tree_.depth(leaf)]
@@ -236,6 +254,8 @@ learning_rate, device, random_state, verbose
     ----------
     model_ : TreeVAE
         The fitted model; its tree is the root alone.
+    n_features_in_, feature_names_in_
+        As :class:`~treevae.TreeVAE`'s.
     """
 
     def __init__(

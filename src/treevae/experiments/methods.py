@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data.dataset import DataSet
 from ..tree import Tree
 from .cells import Cell, Job, scaled
+
+if TYPE_CHECKING:
+    from ..baselines.ladder import LadderVAE
 
 
 @dataclass(frozen=True)
@@ -120,24 +123,45 @@ def _draws(cell: Cell) -> int:
     return max(1, round(DRAWS * cell.scale)) if cell.settings["likelihood"] == "bernoulli" else 0
 
 
-def fit_latents(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell of a VAE or a LadderVAE, and of Ward's method on its latents of the test samples."""
-    from ..baselines.ladder import VAE, LadderVAE
+def fit_vae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell of a VAE, and of Ward's method on its latents of the test samples."""
+    from ..baselines.ladder import VAE
+
+    return _fit_latents(VAE, job, data, place)
+
+
+def fit_laddervae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell of a LadderVAE, and of Ward's method on its latents of the test samples."""
+    from ..baselines.ladder import LadderVAE
+
+    return _fit_latents(LadderVAE, job, data, place)
+
+
+def fit_matched(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """As :func:`fit_laddervae`, with as many weights as a TreeVAE of the recipe has in training."""
+    from ..baselines.ladder import LadderVAE
+
+    return _fit_latents(LadderVAE, job, data, place, hidden_dim=_matched(job.cells[0], data))
+
+
+def _fit_latents(
+    make: type[LadderVAE], job: Job, data: DataSet, place: Place, **changes: Any
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell, from models that are trained side by side; changes are to the cells' settings."""
     from ..baselines.ward import Ward
     from .records import compared, record
 
-    cell = job.cells[0]
-    settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "max_depth")}
-    make = VAE if cell.method.startswith("vae") else LadderVAE
-    if cell.method.endswith("matched"):
-        settings["hidden_dim"] = _matched(cell, data)
-    epochs = _epochs(make().epochs, cell)
-    model = make(**settings, epochs=epochs, device=place.device, verbose=place.verbose)
+    first = job.cells[0]
+    settings = {name: value for name, value in first.settings.items() if name not in ("n_leaves", "max_depth")}
+    epochs = _epochs(make().epochs, first)
+    model = make(**settings | changes, epochs=epochs, device=place.device, verbose=place.verbose)
     for seed, one in zip(job.seeds, model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder), strict=True):
-        whole = record(one.model_, data, seed, place.command, _draws(cell))
+        whole = record(one.model_, data, seed, place.command, _draws(first))
         found = {name: value for name, value in whole.items() if name not in OF_CLUSTERS}  # one leaf is no clustering
         latents = one.transform(data.x_test)
-        for cell in (cell for cell in job.cells if cell.seed == seed):
+        for cell in job.cells:
+            if cell.seed != seed:
+                continue
             ward = Ward(cell.settings["n_leaves"]).fit(latents)
             yield cell, found | {"tree": json.loads(ward.tree_.to_json())} | compared(ward.tree_, ward.labels_, data)
 
@@ -223,11 +247,13 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("treevae", fit_treevae, together=("seed",), keeps_state=True, gpu=True),
-        Method("vae", fit_latents, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True),
-        Method("laddervae", fit_latents, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True),
+        Method("vae", fit_vae, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True),
+        Method(
+            "laddervae", fit_laddervae, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True
+        ),
         Method(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
             "laddervae-matched",
-            fit_latents,
+            fit_matched,
             uses=(*OF_LATENTS, "max_depth"),
             own=DEPTH,
             together=("seed",),
