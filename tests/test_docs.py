@@ -117,6 +117,23 @@ def test_what_the_page_of_results_says_in_short_stands_in_its_tables():
     assert [figure for figure in said if figure not in tables] == []
 
 
+def test_what_the_page_says_of_texts_grown_without_whole_stages_is_recorded():
+    def recorded_stages(name: str) -> dict:
+        return json.loads((ROOT / "benchmarks" / "results" / f"news20_stages-{name}.json").read_text())
+
+    def elbo(looks: list[dict]) -> str:
+        return shown([[one for one in looks if one["leaves"] == 10][-1]["test"]["ELBO"]], 1)
+
+    page, never = (ROOT / "docs" / "results.md").read_text(), recorded_stages("frozen-cpu")
+    grown, ends = (
+        elbo(recorded_stages("cuda")["growing"]),
+        [run["elbo"]["ELBO"] for run in recorded("news20", n_leaves=10)],
+    )
+    end = shown([statistics.mean(ends)], 1)
+    assert f"| after every third, as in the paper | 1 when grown, {len(ends)} at the end | {grown} | {end} |" in page
+    assert f"| never | 1 | {elbo(never['growing'])} | {elbo(never['final']['paper'])} |" in page
+
+
 @pytest.mark.parametrize(
     ("label", "name", "settings"),
     [
