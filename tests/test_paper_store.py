@@ -163,7 +163,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, record):
 def test_a_record_of_another_cell_or_with_no_number_anywhere_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"is not written: its seed are not those of the cell"):
         Store(tmp_path).write(cell_of(1), {"seed": 7})
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with pytest.raises(ValueError, match=r"the record of fashion-.* is not written: .* not JSON compliant"):
         Store(tmp_path).write(cell_of(), {"nodes": [{"kl": float("nan")}]})
     assert list(tmp_path.iterdir()) == []
 

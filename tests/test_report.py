@@ -199,6 +199,15 @@ def test_report_remembers_the_samples_of_the_run(flowers: Path) -> None:
     assert bundle["classes"] is None
 
 
+def test_report_says_where_there_is_no_tree(flowers: Path, tmp_path: Path) -> None:
+    X = pandas.read_csv(flowers / "flowers.csv").drop(columns="species")
+    model = TreeVAE(tree=Tree(), latent_dim=2, hidden_dim=8, max_depth=1, epochs=1, random_state=0).fit(X)
+    model.save(tmp_path / "model.safetensors")
+    said = treevae("report", tmp_path, "--data", flowers / "flowers.csv", "--drop", "species", "--map", "pca")
+    assert "There is no tree to look at" in said
+    assert "no tree" not in treevae("report", flowers / "run", "--map", "pca")
+
+
 def test_report_takes_labels_and_other_samples(flowers: Path, tmp_path: Path) -> None:
     pandas.read_csv(flowers / "flowers.csv").head(60).to_csv(tmp_path / "new.csv", index=False)
     treevae("report", flowers / "run", "--data", tmp_path / "new.csv", "--label", "species", "--title", "New ones",

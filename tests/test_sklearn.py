@@ -93,6 +93,8 @@ def test_sparse_input_equals_dense(estimator, container):
     dense, sparse = clone(estimator).fit(X), clone(estimator).fit(container(X))
     for method in (method for method in ANSWERS if hasattr(dense, method)):
         np.testing.assert_array_equal(getattr(dense, method)(X), getattr(sparse, method)(container(X)))
+    if hasattr(dense, "labels_"):
+        np.testing.assert_array_equal(dense.labels_, sparse.labels_)
 
 
 def test_in_a_pipeline_and_cloned():

@@ -394,12 +394,19 @@ def test_samples_held_out_are_never_trained_on():
 
 @pytest.mark.parametrize(("n_init", "rule"), [(2, "held_out"), (1, "held_out"), (2, "loss")])
 def test_what_is_held_out_while_trees_grow(n_init, rule):
-    plan = tiny(n_init=n_init, candidate_rule=rule, n_leaves=3, held_out=0.25)
-    grove, held_out = Grove(ARCH, data(160), plan, [0]), {}
-    for _ in grove.events():
+    plan = tiny(n_init=n_init, candidate_rule=rule, n_leaves=3, held_out=0.25, leaf_rule="gain")
+    grove, held_out, told = Grove(ARCH, data(160), plan, [0]), {}, {}
+    for happened in grove.events():
         held_out |= {task.stage.name: task.held_out for task in grove._tasks}
-    candidates_compete = 0.25 if (n_init, rule) == (2, "held_out") else 0.0
-    assert held_out == {"first tree": candidates_compete, "subtree": candidates_compete, "final": 0.0}
+        if happened is not None and isinstance(event := happened[1], EpochEnded):
+            told[event.stage] = event.samples
+        elif happened is not None and isinstance(happened[1], LeafChosen):
+            told["chosen"] = happened[1].samples
+    compete = 0.25 if (n_init, rule) == (2, "held_out") else 0.0
+    assert held_out == {"first tree": compete, "trial": compete, "subtree": compete, "final": 0.0}
+    assert told["first tree"] == 160 * (1 - compete)
+    assert told["subtree"] == told["chosen"] - round(told["chosen"] * compete)
+    assert told["final"] == 160
 
 
 def test_first_trees_are_judged_on_the_samples_held_out_alone():
@@ -440,7 +447,7 @@ def test_what_a_split_gains_is_the_fall_of_the_whole_loss():
     module, samples = fixed_module(THREE), data(64)
     subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 1, torch.Generator().manual_seed(4))
     objective = SubtreeOnSubset([module], [2], subtree, samples, [torch.arange(64)])
-    gain = sum(split_gain(objective, samples, 0.3, seed) for seed in range(400)) / 400
+    gain = sum(split_gain(objective, samples, 0.3, seed, 0) for seed in range(400)) / 400
     before = sum(tree_loss(module, samples, 0.3, seed) for seed in range(400)) / 400
     module.attach(2, subtree)
     after = sum(tree_loss(module, samples, 0.3, seed) for seed in range(400)) / 400
@@ -454,7 +461,7 @@ def test_what_a_split_gains_on_some_samples_counts_by_their_number():
 
     def gain(n: int) -> float:
         objective = SubtreeOnSubset([module], [2], subtree, twice, [torch.arange(n)])
-        return sum(split_gain(objective, twice, 0.3, seed) for seed in range(200)) / 200
+        return sum(split_gain(objective, twice, 0.3, seed, 0) for seed in range(200)) / 200
 
     assert gain(64) == pytest.approx(gain(128) / 2, abs=2e-3)
 

@@ -13,7 +13,7 @@ from .cli_paper import paper
 from .cli_run import MODEL, Drop, RunPath, check_parent, load_model, make_writable, model_file, unfinished, write_csv
 from .cli_score import score
 from .cli_view import explore, report
-from .cli_words import INTERRUPTED, Commands, count, drawing, sample_names, say_written, times
+from .cli_words import INTERRUPTED, LARGEST_SEED, Commands, count, drawing, sample_names, say_written, times
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ app = typer.Typer(
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to write.")] = Path("demo"),
-    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Another seed than the demo's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Another seed than the demo's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Other epochs of a growth stage than the demo's.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Another batch size than the demo's.")] = None,
 ) -> None:
@@ -203,7 +203,7 @@ def sample(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="samples.npy, or samples.png for images.")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 16,
     leaf: Annotated[int | None, typer.Option(help="The cluster to sample from; by default the model chooses.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same samples.")] = 0,
 ) -> None:
     """Make up new samples: an array of numbers, or a grid of pictures.
 

@@ -187,9 +187,9 @@ def _with_data(cells: list[Cell], root: Path | None) -> list[Cell]:
     """Those cells whose data set is on this machine; of the others a line for each data set."""
     from .experiments.running import without_data
 
-    if root is not None and not root.is_dir():
-        raise ValueError(f"there is no folder {root}: name that of the data sets with --root")
     missing = without_data((cell.data for cell in cells), root)
+    if missing and root is not None and not root.is_dir():
+        raise ValueError(f"there is no folder {root}: name that of the data sets with --root")
     for name, why in missing.items():
         typer.secho(f"no data: {name}: {why}", fg="red", err=True)
     return [cell for cell in cells if cell.data not in missing]
@@ -332,9 +332,10 @@ def _tell_begun(table: Table, store: Store, scale: float) -> None:
     for job in jobs:
         if not cells.isdisjoint(job.cells):
             typer.echo(
-                f"Begun and not finished: {job.name}. If nothing runs it any more, it goes on with: treevae paper run "
+                f"Begun and not finished: {job.name}. If nothing runs it any more, it goes on (name its --models "
+                "folder again, if it had one) with: treevae paper run "
                 f"{table.name} --data {job.data} --method {job.method} --seeds {job.seeds[-1] + 1}"
-                f"{options(store.folder, scale)}{' --again' if job.replaces else ''} (and --models, if it had it)"
+                f"{options(store.folder, scale)}{' --again' if job.replaces else ''}"
             )
 
 

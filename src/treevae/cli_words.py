@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .estimator import TreeVAE
 
 INTERRUPTED = 130  # exit code of a command ended by Ctrl-C
+LARGEST_SEED = 2**32 - 1  # that NumPy takes
 
 
 def drawing(model: TreeVAE, notes: Sequence[str] | None = None) -> str:

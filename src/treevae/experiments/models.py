@@ -45,7 +45,7 @@ class Models:
             return
         aside = place_aside(path)
         aside.parent.mkdir(exist_ok=True)
-        half = aside.with_name(f"{aside.name}.half")
+        half = self.folder / f"{path.name}.half"  # one name: what a kill leaves is written over
         shutil.copyfile(path, half)
         os.replace(half, aside)
         model.save(path)

@@ -184,7 +184,8 @@ def stages(model: TreeVAE) -> list[dict[str, Any]]:
             if event["epoch"] == 1:
                 found.append({})
                 began = ended
-            about = {name: event[name] for name in ("stage", "leaf", "epochs", "kl_weight", *TERMS, "samples")}
+            about = {name: event[name] for name in ("stage", "leaf", "epochs", "kl_weight", *TERMS)}
+            about["samples"] = event.get("samples")  # a fit that an earlier version began did not tell
             if event["contrast_routers"] is not None:
                 about |= {name: event[name] for name in ("contrast_bottom_up", "contrast_routers")}
             found[-1] = about | {"seconds": round(seconds - began, 3)}
@@ -212,7 +213,8 @@ def node_table(model: TreeVAE, X: np.ndarray) -> list[dict[str, Any]]:
 
     told = over(module, _samples(model, X), ask).double()  # (sample, node, 3 + latent)
     reach, kl, sure, z = told[..., 0], told[..., 1], told[..., 2], told[..., 3:]
-    weight = reach / reach.sum(0)  # of nodes that nothing reaches: not numbers
+    weight, reached = reach / reach.sum(0), (reach.sum(0) > 0).tolist()
+    routers = {node for node in tree.nodes if len(tree.children(node)) == 2}
     mean = (weight[..., None] * z).sum(0)
     variance = (weight[..., None] * (z - mean) ** 2).sum(0)
     return [
@@ -221,16 +223,12 @@ def node_table(model: TreeVAE, X: np.ndarray) -> list[dict[str, Any]]:
             "depth": tree.depth(key.node),
             "children": list(tree.children(key.node)),
             "share": float(reach[:, i].mean()),
-            "confidence": _finite((weight[:, i] * sure[:, i]).sum()),  # None also where there is no router
-            "kl": _finite((weight[:, i] * kl[:, i]).sum()),
+            "confidence": float((weight[:, i] * sure[:, i]).sum()) if reached[i] and key.node in routers else None,
+            "kl": float((weight[:, i] * kl[:, i]).sum()) if reached[i] else None,
             "active_latents": int((variance[i] > ACTIVE).sum()),
         }
         for i, key in enumerate(keys)
     ]
-
-
-def _finite(value: torch.Tensor) -> float | None:
-    return float(value) if value.isfinite() else None
 
 
 def name_of(device: torch.device) -> str:

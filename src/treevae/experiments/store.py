@@ -119,7 +119,10 @@ class Store:
         whole = asdict(cell) | record | ({} if replaces is None else {REPLACES: replaces})
         if why := wrong_with(record) or _not_of(cell, whole):
             raise ValueError(f"the record of {cell.name} is not written: {why}")
-        text = json.dumps(whole, indent=1, allow_nan=False) + "\n"
+        try:
+            text = json.dumps(whole, indent=1, allow_nan=False) + "\n"
+        except ValueError as error:
+            raise ValueError(f"the record of {cell.name} is not written: {error}") from error
         path, found = self.path(cell), self.read(cell)
         if found is None:
             write_whole(path, text)

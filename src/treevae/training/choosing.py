@@ -103,7 +103,7 @@ def _agreement(right: Tensor) -> Tensor:
 # -- gains and costs, in nats per training sample ---------------------------------------------------------------------
 
 
-def split_gain(objective: SubtreeOnSubset, samples: Samples, kl_weight: float, seed: int, candidate: int = 0) -> float:
+def split_gain(objective: SubtreeOnSubset, samples: Samples, kl_weight: float, seed: int, candidate: int) -> float:
     """How much the loss of all samples falls when a leaf is replaced by one of its trained subtrees."""
     after = evaluate(objective, samples, kl_weight, seed)[candidate]
     before = mean_over(objective, samples, seed, objective.unsplit)[0]

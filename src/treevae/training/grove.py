@@ -116,7 +116,8 @@ class Grove:
     def _epoch_ended(self, run: Growth, done: EpochDone) -> EpochEnded:
         task = run.task
         assert task is not None
-        samples = len(self.samples) if task.rows is None else len(task.rows)
+        assert self._training is not None
+        samples = self._training.objective.n_samples[done.run]
         leaves = (
             sum(len(tree.leaves) for tree in run.module.nodes.layout.trees)
             if task.leaf is None

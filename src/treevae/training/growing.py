@@ -180,7 +180,8 @@ class Growth:
         """Whether a split of a leaf must be tried first; that is then the task."""
         for leaf, rows in leaves.items():
             if leaf not in self.gains:
-                self.task = Task(self.plan.trial, self._seed(), leaf, self.module.tree.depth(leaf), rows)
+                depth = self.module.tree.depth(leaf)
+                self.task = Task(self.plan.trial, self._seed(), leaf, depth, rows, self._held_out)
                 return True
         return False
 
@@ -248,13 +249,14 @@ class Growth:
         return "mend" if self.phase == "settle" else "split"
 
     def _tried(self, task: Task, network: TreeVAEModule | Subtree, samples: Samples) -> SplitTried:
-        """Keep what a split would gain, by the candidate that would be kept."""
-        objective = objective_of([self], [task], network, samples)
-        assert isinstance(objective, SubtreeOnSubset)
+        """Keep what a split would gain on all its samples, by the candidate that the plan's rule chooses."""
         assert task.leaf is not None
         chosen = 0
         if self.plan.n_init > 1:
-            chosen = compare(objective, samples, task.stage, task.leaf, task.seed, self.plan).chosen
+            judge = objective_of([self], [task], network, samples, compare=True)
+            chosen = compare(judge, samples, task.stage, task.leaf, task.seed, self.plan).chosen
+        objective = objective_of([self], [replace(task, held_out=0.0)], network, samples)
+        assert isinstance(objective, SubtreeOnSubset)
         self.gains[task.leaf] = split_gain(objective, samples, self._kl_weight, task.seed, chosen)
         return SplitTried(task.leaf, self.gains[task.leaf])
 
