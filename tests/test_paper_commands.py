@@ -5,6 +5,7 @@ import json
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from cells import SCALE, cell_of, fabricate, small, treevae, whole_record
@@ -38,6 +39,29 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     hint = "Nothing is recorded at scale 1, but at others: treevae paper show tiny"
     assert f"{hint} --scale {SCALE} --results {tmp_path}" in said
     assert "Nothing is recorded" not in text
+
+
+def test_some_rows_are_shown_and_the_written_table_stays_whole(tmp_path, tiny):
+    options = ("--scale", SCALE, "--results", tmp_path)
+    treevae("paper", "run", "tiny", "--method", "agg", "--seeds", 1, *options)
+    treevae("paper", "show", "tiny", *options)
+    whole = {path: path.read_text() for path in (tmp_path / "tables").iterdir()}
+    said = treevae("paper", "show", "tiny", "--method", "agg", "--data", "digits", *options)
+    assert "Agg" in said
+    assert "TreeVAE" not in said
+    assert "Wrote" not in said
+    said = treevae("paper", "show", "tiny", "--method", "agg", "--markdown", tmp_path / "some.md", *options)
+    assert said.splitlines()[-1] == f"Wrote {tmp_path / 'some.md'}"
+    assert "TreeVAE" not in (tmp_path / "some.md").read_text()
+    assert {path: path.read_text() for path in (tmp_path / "tables").iterdir()} == whole
+    assert "no method 'som' in the table tiny" in treevae("paper", "show", "tiny", "--method", "som", *options, code=1)
+
+
+def test_list_counts_as_many_seeds_as_are_wanted():
+    records = Path(__file__).parents[1] / "results"
+    said = treevae("paper", "list", "--seeds", 2, "--results", records)
+    (row,) = [line for line in said.splitlines() if line.startswith("digits ")]
+    assert row.split()[1:4] == ["11", "of", "11"]
 
 
 @pytest.mark.parametrize("method", ["treevae", "deepect"])

@@ -10,7 +10,7 @@ import typer
 
 from .cli_figure import figure
 from .cli_run import make_writable
-from .cli_words import INTERRUPTED, Commands
+from .cli_words import INTERRUPTED, Commands, count, say_written
 from .experiments.cells import STORE, options
 
 if TYPE_CHECKING:
@@ -34,10 +34,18 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help=TABLE_HELP)]
 Results = Annotated[Path, typer.Option("--results", metavar="FOLDER", help="The store of records.")]
 SCALE_HELP = "Length of every schedule; 1 is the paper's. Different scales never share a cell."
 Scale = Annotated[float, typer.Option(help=SCALE_HELP)]
+Data = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this data set; may be repeated.")]
+Methods = Annotated[
+    list[str] | None, typer.Option("--method", metavar="NAME", help="Only this method; may be repeated.")
+]
 
 
 @paper.command("list")
-def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
+def list_tables(
+    results: Results = STORE,
+    scale: Scale = 1.0,
+    seeds: Annotated[int, typer.Option(min=1, help="How many are wanted of each cell.")] = SEEDS,
+) -> None:
     """List the tables of the paper, and how many of their cells are in the store.
 
     A cell is one fit: a data set, a method, its settings and a seed. One that stands in several tables is run once.
@@ -46,7 +54,7 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
     \b
     Example:
       treevae paper list
-      treevae paper list --results ~/results --scale 0.1
+      treevae paper list --results ~/results --scale 0.1 --seeds 2
     """
     from .experiments.methods import METHODS
     from .experiments.running import standing, wanted
@@ -56,10 +64,10 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
     if results != STORE:
         _check_there(results)
     store, incomplete, damaged = Store(results), 0, dict[str, None]()
-    typer.echo(f"Records in {results}, scale {scale:g}, {SEEDS} seeds\n")
+    typer.echo(f"Records in {results}, scale {scale:g}, {count(seeds, 'seed')}\n")
     typer.echo(f"{'table':<20} {'cells':>10}  what")
     for name, table in TABLES.items():
-        now = standing(store, wanted(table, SEEDS, scale))
+        now = standing(store, wanted(table, seeds, scale))
         faults = {"incomplete": now.incomplete, "damaged": now.damaged}
         told = ", ".join(f"{len(cells)} {what}" for what, cells in faults.items() if cells)
         typer.echo(f"{name:<20} {f'{len(now.there)} of {now.cells}':>10}  {table.title}{told and f'; {told}'}")
@@ -84,8 +92,8 @@ def list_tables(results: Results = STORE, scale: Scale = 1.0) -> None:
 @paper.command("run")
 def run_table(
     table: TableName,
-    data: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this data set; may be repeated.")] = None,
-    method: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this method; may be repeated.")] = None,
+    data: Data = None,
+    method: Methods = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.")] = SEEDS,
     scale: Scale = 1.0,
     results: Results = STORE,
@@ -269,6 +277,8 @@ def _left_to_others(outcomes: list[Finished | Failed | Busy], store: Store) -> i
 @paper.command("show")
 def show_table(
     table: TableName,
+    data: Data = None,
+    method: Methods = None,
     scale: Scale = 1.0,
     results: Results = STORE,
     markdown: Annotated[
@@ -282,11 +292,12 @@ def show_table(
 
     Every figure is marked as better (▲) or worse (▼) than the paper's mean, or the same to the digits printed (=). What
     has no record says "not run", what its record lacks "not recorded". The table is also written in Markdown and in
-    LaTeX, into the store's folder tables, once there is a figure.
+    LaTeX, into the store's folder tables, once there is a figure; of some rows only where --markdown or --latex ask.
 
     \b
     Example:
       treevae paper show clustering
+      treevae paper show clustering --data mnist --data fashion
       treevae paper show sizes --scale 0.1 --markdown sizes.md
     """
     from .experiments.showing import as_latex, as_markdown, as_text, lines
@@ -294,17 +305,20 @@ def show_table(
     from .experiments.tables import table_of
     from .writing import write_whole
 
-    chosen, store = table_of(table), Store(results)
+    chosen, store = table_of(table).only(data, method), Store(results)
     _check_there(results)
     found = lines(chosen, store, scale)
-    stem = table if scale == 1 else f"{table}-x{scale:g}"
-    in_markdown = markdown or results / "tables" / f"{stem}.md"
-    in_latex = latex or results / "tables" / f"{stem}.tex"
     typer.echo(as_text(chosen, found, scale))
     if any(figure.seeds for line in found for figure in line.figures):
-        write_whole(in_markdown, as_markdown(chosen, found, scale))
-        write_whole(in_latex, as_latex(chosen, found, scale))
-        typer.echo(f"\nWrote {in_markdown}, {in_latex}")
+        if not data and not method:
+            stem = results / "tables" / (table if scale == 1 else f"{table}-x{scale:g}")
+            markdown, latex = markdown or Path(f"{stem}.md"), latex or Path(f"{stem}.tex")
+        for file, render in ((markdown, as_markdown), (latex, as_latex)):
+            if file is not None:
+                write_whole(file, render(chosen, found, scale))
+        if written := [file for file in (markdown, latex) if file is not None]:
+            typer.echo("")
+            say_written(written)
     else:
         others = store.scales({row.data for row in chosen.rows})
         shows = " or ".join(f"treevae paper show {table}{options(results, other)}" for other in others)

@@ -74,14 +74,11 @@ def wanted(
     data, methods
         Names of the rows to take; by default all.
     """
-    _check_names("data set", data, [row.data for row in table.rows], f"in the table {table.name}")
-    _check_names("method", methods, [row.method for row in table.rows], f"in the table {table.name}")
+    chosen = table.only(data, methods)
     if seeds < 1:
         raise ValueError(f"seeds={seeds} must be at least 1")
     found: dict[Cell, tuple[Score, ...]] = {}
-    for row in table.rows:
-        if row.data not in (data or [row.data]) or row.method not in (methods or [row.method]):
-            continue
+    for row in chosen.rows:
         method = METHODS[row.method]
         for entry in row.entries:
             for seed in range(seeds if method.seeded and not table.one_seed else 1):
@@ -236,8 +233,3 @@ def _fit_of(cell: Cell, method: Method) -> str:
     settings = {name: value for name, value in whole.pop("settings").items() if name not in method.together}
     apart = {name: value for name, value in whole.items() if name not in method.together}
     return short_hash(apart | {"settings": settings})
-
-
-def _check_names(what: str, given: Sequence[str] | None, allowed: Sequence[str], where: str) -> None:
-    if unknown := [name for name in given or () if name not in allowed]:
-        raise ValueError(f"there is no {what} {unknown[0]!r} {where}; there are {', '.join(dict.fromkeys(allowed))}")

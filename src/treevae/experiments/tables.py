@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..recipes import RECIPES
@@ -118,6 +118,18 @@ class Table:
     note: str = ""  # how to read it, and in what it is not the paper's
     one_seed: bool = False  # its figures are of a single tree
     kind: str = "method"  # what its rows are of
+
+    def only(self, data: Sequence[str] | None, methods: Sequence[str] | None) -> Table:
+        """The rows of some data sets and methods; None is all. Raises where the table has no such name."""
+        of_rows = {"data set": [row.data for row in self.rows], "method": [row.method for row in self.rows]}
+        for given, (what, there) in zip((data, methods), of_rows.items(), strict=True):
+            if unknown := [name for name in given or () if name not in there]:
+                names = ", ".join(dict.fromkeys(there))
+                raise ValueError(f"there is no {what} {unknown[0]!r} in the table {self.name}; there are {names}")
+        rows = (
+            row for row in self.rows if row.data in (data or [row.data]) and row.method in (methods or [row.method])
+        )
+        return replace(self, rows=tuple(rows))
 
 
 SCORES = {
