@@ -731,8 +731,8 @@ def chain(n: int) -> str:
     return Tree({i: (i + 1,) for i in range(n)}).to_json()
 
 
-def fill_first(about: dict, tensors: dict, value: float) -> None:
-    name = next(name for name in tensors if name.startswith("module."))
+def fill_first(about: dict, tensors: dict, value: float, of: str = "") -> None:
+    name = next(name for name in tensors if name.startswith("module.") and name.endswith(of))
     tensors[name] = torch.full_like(tensors[name], value)
 
 
@@ -762,6 +762,7 @@ LIES: dict[str, Callable[[dict, dict], None]] = {
     "a history that is no list": set_in("history", {"event": "EpochEnded"}),
     "an entry of that name": set_in("more", 1),
     "weights that are no numbers": lambda about, tensors: fill_first(about, tensors, float("nan")),
+    "variances below zero": lambda about, tensors: fill_first(about, tensors, -1.0, "running_var"),
     "infinite weights": lambda about, tensors: fill_first(about, tensors, float("inf")),
 }
 
@@ -881,6 +882,8 @@ def test_records_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
                 {"scale": -1},
                 {"scale": "1"},
                 {"seed": [1]},
+                {"seed": 10**250},
+                {"settings": {"n_init": 10**250}},
                 {"method": None},
                 {"more": 1},
             )

@@ -41,7 +41,7 @@ from treevae import Tree, TreeVAE
         ),
         ({"random_state": -1}, VECTORS, "random_state=-1 must be between 0 and 4294967295"),
         ({"random_state": 2**32}, VECTORS, "random_state=4294967296 must be between 0"),
-        ({"random_state": "one"}, VECTORS, "'one' cannot be used to seed"),
+        ({"random_state": "one"}, VECTORS, "random_state='one' must be a whole number, a NumPy RandomState or None"),
         ({}, np.where(VECTORS > 60, np.inf, VECTORS), "contains infinity"),
         ({}, np.zeros((60, 5, 9, 9)), "neither its second nor its last axis has 1, 3 or 4 channels"),
         ({}, np.zeros((2, 2, 2, 2, 2)), r"X has 5 dimensions"),

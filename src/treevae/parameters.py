@@ -56,7 +56,11 @@ def check_parameters(given: Mapping[str, Any]) -> None:
 def _check_seed(random_state: Any) -> None:
     if isinstance(random_state, Integral) and not 0 <= int(random_state) <= LARGEST_SEED:
         raise ValueError(f"random_state={random_state} must be between 0 and {LARGEST_SEED}")
-    check_random_state(random_state)
+    try:
+        check_random_state(random_state)
+    except ValueError as error:
+        said = repr(random_state)[:80]
+        raise ValueError(f"random_state={said} must be a whole number, a NumPy RandomState or None") from error
 
 
 def _check_augmentation(augment: Any, weight: float, batch_size: int) -> None:

@@ -24,6 +24,7 @@ LOCKS = "locks"  # the folder of the cells that processes work on
 REPLACES = "replaces"  # in a record: the hash of the one in whose place it came
 OWNER = "owner"  # the folder with the lock of the process whose job it is
 LARGEST_NUMBER = 1e300  # that a record may have
+LONGEST_NAME = 200  # bytes of a cell's; file systems have 255, and names of files end in more
 IDENTITY = ("data", "method", "settings", "scale", "seed")
 
 
@@ -266,6 +267,8 @@ def _checked_cell(cell: Cell) -> Cell:
     scale_is_one = type(cell.scale) in (int, float) and 0 < cell.scale <= MOST_SCALE
     if not scale_is_one or type(cell.seed) is not int or cell.seed < 0:
         raise ValueError("a cell's scale or seed is no number that one can have")
+    if len(cell.name.encode()) > LONGEST_NAME:
+        raise ValueError("a cell's settings or seed are longer than the name of a file can be")
     return cell
 
 

@@ -145,7 +145,7 @@ def rebuild(kind: type[T], values: dict[str, Any]) -> T:
 
 
 def check_weights(weights: dict[str, torch.Tensor], shapes: Mapping[str, Sequence[int]]) -> None:
-    """Raise unless these are all the weights of a network, of the right shapes, and finite."""
+    """Raise unless these are all the weights of a network, of the right shapes, finite, and variances not negative."""
     if wrong := sorted(weights.keys() ^ shapes.keys()):
         raise ValueError(f"weights are missing, or belong to no network: {', '.join(wrong[:5])}")
     for name, value in weights.items():
@@ -155,3 +155,5 @@ def check_weights(weights: dict[str, torch.Tensor], shapes: Mapping[str, Sequenc
             )
         if not value.isfinite().all():
             raise ValueError(f"{name} holds NaN or infinity")
+        if name.endswith("running_var") and (value < 0).any():
+            raise ValueError(f"{name} holds a negative variance")
