@@ -74,7 +74,7 @@ def test_runs_that_have_not_told_yet_are_as_far_as_the_others(capsys):
     """Side by side and taken up again, they tell one after the other."""
     about = {"stage": "first tree", "leaf": None, "epoch": 9, "epochs": 10, "kl_weight": 0.0, "learning_rate": 0.1}
     terms = {"reconstruction": -1.0, "kl_root": 0.0, "kl_nodes": 0.0, "kl_decisions": 0.0}
-    event = EpochEnded(**about, **terms, samples=1, progress=0.6)
+    event = EpochEnded(**about, **terms, progress=0.6)
     with pytest.raises(KeyboardInterrupt), Progress(True, n_runs=3) as progress:  # noqa: PT012
         for run in range(3):
             progress.show(event, run)

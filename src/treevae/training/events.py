@@ -14,7 +14,6 @@ class EpochEnded:
 
     stage: str
     leaf: int | None  # the leaf whose children are trained, in a subtree stage
-    samples: int  # that the stage trains on
     epoch: int  # from 1
     epochs: int
     kl_weight: float
@@ -24,6 +23,7 @@ class EpochEnded:
     kl_nodes: float
     kl_decisions: float
     progress: float  # share of all expected work that is done, 0 to 1
+    samples: int | None = None  # that the stage trains on; earlier versions did not tell
     contrast_bottom_up: float | None = None  # the two parts of a contrastive loss, without their weight
     contrast_routers: float | None = None
 
