@@ -41,7 +41,19 @@ SCORE_DRAWS = 10  # Monte Carlo draws behind every score
 LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
 
 
-class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class SampleTags:
+    """What scikit-learn is told of the samples that all models here take, and of what they make of them."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        tags.non_deterministic = False
+        return tags
+
+
+class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Hierarchical clustering with a Tree Variational Autoencoder.
 
     Grows a binary tree of latent variables, one split after the other. Every sample travels from the root to a leaf
@@ -629,14 +641,6 @@ class TreeVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
     def _generator(self, random_state: Any) -> torch.Generator:
         chance = check_random_state(self.random_state if random_state is None else random_state)
         return torch.Generator(self._where()).manual_seed(int(chance.randint(2**31 - 1)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.three_d_array = True
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        tags.non_deterministic = False
-        return tags
 
     @property
     def _n_features_out(self) -> int:

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.arrays import read
-from ..estimator import TreeVAE
+from ..estimator import SampleTags, TreeVAE
 from ..fitting import Fitting
 from ..parameters import check_save_every, device_of
 from ..preparing import augmentation_of, prepare
@@ -30,7 +30,7 @@ from .embedded_tree import EmbeddedGrowth, Schedule, nearest
 LIKELIHOODS = ("auto", "bernoulli", "gaussian")
 
 
-class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class DeepECT(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Hierarchical clustering of the embedding of an autoencoder, which is trained along with the tree.
 
     The leaf with the largest sum of squared distances from its centre is split by 2-means, again and again; leaves
@@ -215,11 +215,6 @@ class DeepECT(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             float(self.prune_below),
             int(self.batch_size),
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags, like = super().__sklearn_tags__(), get_tags(TreeVAE())
-        tags.input_tags, tags.transformer_tags = like.input_tags, like.transformer_tags
-        return tags
 
     @property
     def _n_features_out(self) -> int:

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from ..estimator import TreeVAE
+from ..estimator import SampleTags, TreeVAE
 from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
 from ..preparing import batch_rows
@@ -95,7 +94,7 @@ class _Root(_Path):
 _Path.__name__, _Root.__name__ = "LadderVAE", "VAE"  # what scikit-learn's messages about samples call them
 
 
-class LadderVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LadderVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A LadderVAE: latents one above the other, each with a prior given by the one above.
 
     Parameters
@@ -213,11 +212,6 @@ random_state, verbose
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, where X was a frame with string column names."""
         return self.model_.feature_names_in_
-
-    def __sklearn_tags__(self) -> Any:
-        tags, like = super().__sklearn_tags__(), get_tags(TreeVAE())
-        tags.input_tags, tags.transformer_tags = like.input_tags, like.transformer_tags
-        return tags
 
     @property
     def _n_features_out(self) -> int:

@@ -76,17 +76,15 @@ def infer(
 
 def elbo(nodes: Nodes, found: Descent, x: Tensor) -> ElboTerms:
     """The terms of the ELBO for x of shape (run, batch, features), averaged over the M samples (eqs. 13 to 20)."""
-    terms = elbo_of_draws(nodes, found, x)
+    terms = elbo_of_draws(nodes, found, log_likelihood(nodes, found.z, found.each(x)))
     return terms if found.samples == 1 else ElboTerms(terms.values.unflatten(2, (found.samples, -1)).mean(2))
 
 
-def elbo_of_draws(nodes: Nodes, found: Descent, x: Tensor) -> ElboTerms:
-    """The terms of the ELBO of every one of the M samples by itself: values of shape (term, tree, M * batch)."""
-    return elbo_of_decoded(nodes, found, log_likelihood(nodes, found.z, found.each(x)))
+def elbo_of_draws(nodes: Nodes, found: Descent, log_px: Tensor) -> ElboTerms:
+    """The terms of the ELBO of every one of the M samples by itself: values of shape (term, tree, M * batch).
 
-
-def elbo_of_decoded(nodes: Nodes, found: Descent, log_px: Tensor) -> ElboTerms:
-    """The same, where log p(x | z_leaf) of every one is known already: (leaf, M * batch)."""
+    ``log_px`` is log p(x | z_leaf) of every one: (leaf, M * batch).
+    """
     logit_q = found.logit_q if found.samples == 1 else found.logit_q.repeat(1, found.samples)
     log_p, kl_router = kernels.decisions(logit_q, prior_logits(nodes, found.z))
     reach = nodes.layout.path(log_p)

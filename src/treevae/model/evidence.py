@@ -58,7 +58,7 @@ def importance_weight(nodes: Nodes, d: Levels, found: Descent, log_px: Tensor) -
 
 def elbo_weight(nodes: Nodes, d: Levels, found: Descent, log_px: Tensor) -> Tensor:
     """The ELBO of every draw by itself, its divergences in closed form: (M * batch,)."""
-    return descent.elbo_of_decoded(nodes, found, log_px).elbo[0]
+    return descent.elbo_of_draws(nodes, found, log_px).elbo[0]
 
 
 BOUNDS: dict[str, Callable[[Nodes, Levels, Descent, Tensor], Tensor]] = {
