@@ -9,27 +9,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import record
+from rules import OURS, ByRule
 
 from treevae import TreeVAE
 from treevae.data.synthetic import hierarchy
 from treevae.metrics import accuracy
-from treevae.training.plan import Plan
+from treevae.training import growing
 
 SETTINGS: dict[str, Any] = {"n_leaves": 8, "max_depth": 6, "hidden_dim": 32, "batch_size": 64, "epochs": 10}
-
-
-class ByRule(TreeVAE):
-    """A TreeVAE whose candidates are kept by another rule."""
-
-    rule: ClassVar[str] = Plan.candidate_rule
-
-    def _plan(self, n_samples: int) -> Plan:
-        return replace(super()._plan(n_samples), candidate_rule=self.rule)
 
 
 def main() -> None:
@@ -38,15 +29,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "hierarchy.json")
     out: Path = parser.parse_args().out
     rows = []
-    default = Plan.candidate_rule
-    for n_init, ByRule.rule in ((1, default), (5, default), (16, default), (5, "confidence"), (16, "confidence")):
+    for n_init, rule in ((1, OURS), (5, OURS), (16, OURS), (5, "confidence"), (16, "confidence")):
+        growing.compare = ByRule(rule)
         for seed in range(5):
             X, y = hierarchy(1600, seed=seed)
             start = time.perf_counter()
-            model = ByRule(**SETTINGS, n_init=n_init, random_state=seed).fit(X)
+            model = TreeVAE(**SETTINGS, n_init=n_init, random_state=seed).fit(X)
             row: dict[str, Any] = {
                 "n_init": n_init,
-                "rule": ByRule.rule,
+                "rule": rule,
                 "seed": seed,
                 "seconds": time.perf_counter() - start,
                 "leaves": len(model.tree_.leaves),

@@ -1,4 +1,4 @@
-"""What lowers the spread over seeds? Candidates and the rules by which one is kept, the choice of the leaf, repairs.
+"""What lowers the spread over seeds? Candidates and the rules by which one is kept, levels, TensorFlow's ways.
 
     python benchmarks/spread.py fashion --root DATA [--epochs 38] [--seeds 10] [--only NAME …] [--layers NAME]
     python benchmarks/spread.py fashion --root DATA --epochs 150 --seeds 4 --first-seed 4 --only NAME    # four more
@@ -6,6 +6,9 @@
 Ten seeds side by side for each setting; labels are used for the scores alone. Every setting is a line of the file, and
 one that is there already is left out, so that a run that was stopped goes on. Where candidates were compared, the line
 also has what every rule says of each, and how much each tells of the classes, in nats: so one run judges all rules.
+
+Leaves chosen by the gain of their split, repairs and candidates judged by samples held out helped nothing and are no
+longer in treevae. Their lines are of commit 88480e4, the last that has them, and of earlier ones.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ import json
 import statistics
 import time
 import warnings
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
+from rules import OURS, RULES, ByRule
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -30,29 +33,16 @@ from treevae.experiments.records import elbo_terms, name_of, scores, source, ver
 from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.model.subtree import Evidence, FrozenPath
-from treevae.training import choosing, growing, objectives
-from treevae.training.events import CandidatesCompared, SplitMended, SplitTried
-from treevae.training.objectives import ElboObjective
-from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
-from treevae.training.samples import Samples
+from treevae.training import growing, objectives
 
-OF_PLAN = {field.name for field in fields(Plan)}
 ABOUT = ("data", "epochs", "seeds", "first_seed", "framework")
 UNWEIGHTED = "paper, subtrees not weighted by reach"  # as in the authors' TensorFlow code
-SETTINGS: dict[str, dict[str, Any]] = {  # changes to the plan, or to the recipe's parameters
+RULE = "candidate_rule"
+SETTINGS: dict[str, dict[str, Any]] = {  # changes to the recipe's parameters, and the rule
     "paper": {},
     UNWEIGHTED: {},
-    **{f"{n} candidates, {rule}": {"n_init": n, "candidate_rule": rule} for n in (4, 16) for rule in CANDIDATE_RULES},
-    "16 candidates, loss_if_sure, 7 levels": {"n_init": 16, "candidate_rule": "loss_if_sure", "max_depth": 6},
-    "leaf by gain": {"leaf_rule": "gain"},
-    "repairs": {"repairs": 3},
-    "leaf by gain, repairs": {"leaf_rule": "gain", "repairs": 3},
-    "4 candidates, loss, leaf by gain, repairs": {
-        "n_init": 4,
-        "candidate_rule": "loss",
-        "leaf_rule": "gain",
-        "repairs": 3,
-    },
+    **{f"{n} candidates, {rule}": {"n_init": n, RULE: rule} for n in (4, 16) for rule in RULES},
+    f"16 candidates, {OURS}, 7 levels": {"n_init": 16, RULE: OURS, "max_depth": 6},
 }
 
 
@@ -65,34 +55,16 @@ def information(right: Tensor, classes: Tensor) -> list[float]:
     return (entropy[0] + entropy[1] - entropy[2]).tolist()
 
 
-class Watched:
-    """Stands in for the comparison of candidates, and notes what all rules say."""
+class Watched(ByRule):
+    """A comparison that also notes what candidates tell of the classes."""
 
-    def __init__(self, classes: np.ndarray) -> None:
-        self._classes, self.found = torch.from_numpy(classes), list[dict[str, Any]]()
+    def __init__(self, rule: str, classes: np.ndarray) -> None:
+        super().__init__(rule)
+        self._classes = torch.from_numpy(classes)
 
-    def __call__(
-        self, objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
-    ) -> CandidatesCompared:
-        compared = choosing.compare(objective, samples, stage, leaf, seed, plan)
-        by_weight = {"loss": stage.kl_weight(stage.epochs - 1), "elbo": 1.0}
-        known = "elbo" if plan.candidate_rule in ("elbo", "held_out") else "loss"  # what its losses are
-        (other,) = by_weight.keys() - {known}
-        right = objective.right()
-        rows = objective.rows(torch.arange(right.shape[1]))
-        self.found.append(
-            {
-                "leaf": leaf,
-                "samples": right.shape[1],
-                "smaller": compared.smaller_shares,
-                "information": information(right.cpu(), self._classes[rows]),
-                known: compared.losses,
-                other: choosing.evaluate(objective, samples, by_weight[other], seed).tolist(),
-                "confidence": [1 - unsure for unsure in compared.unsure],
-                "agreement": choosing._agreement(right).tolist(),
-            }
-        )
-        return compared
+    def more(self, right: Tensor, rows: Tensor) -> dict[str, Any]:
+        """What each candidate tells of the classes, in nats."""
+        return {"information": information(right.cpu(), self._classes[rows])}
 
 
 class Unweighted(FrozenPath):
@@ -102,15 +74,6 @@ class Unweighted(FrozenPath):
         """The evidence, with the parent's reach 1."""
         found = super().unpacked(packed)
         return found._replace(log_reach=torch.zeros_like(found.log_reach))
-
-
-class Planned(TreeVAE):
-    """A TreeVAE whose plan has other rules."""
-
-    changes: ClassVar[dict[str, Any]] = {}
-
-    def _plan(self, n_samples: int) -> Plan:
-        return replace(super()._plan(n_samples), **self.changes)
 
 
 def main() -> None:
@@ -143,12 +106,11 @@ def main() -> None:
         if any(about.items() <= line.items() for line in done):
             continue
         started = time.perf_counter()
-        Planned.changes = {key: value for key, value in SETTINGS[name].items() if key in OF_PLAN}
-        of_model = {key: value for key, value in SETTINGS[name].items() if key not in OF_PLAN}
-        growing.compare = watched = Watched(data.y_train)
+        changes = {key: value for key, value in SETTINGS[name].items() if key != RULE}
+        growing.compare = watched = Watched(SETTINGS[name].get(RULE, OURS), data.y_train)
         objectives.FrozenPath = Unweighted if name == UNWEIGHTED else FrozenPath  # type: ignore[misc]
         shared = {"epochs": given.epochs, "layer_defaults": given.framework, "verbose": True}
-        model = Planned.recipe(given.data, **shared, **of_model)
+        model = TreeVAE.recipe(given.data, **shared, **changes)
         seeds = range(given.first_seed, given.first_seed + given.seeds)
         models = model.fit_seeds(data.x_train, seeds)
         seconds = time.perf_counter() - started
@@ -161,8 +123,6 @@ def main() -> None:
                     "leaves": len(one.tree_.leaves),
                     **scores(one.tree_, leaves, data.y_test),
                     "tree": json.loads(one.tree_.to_json()),
-                    "tried": [event["gain"] for event in one.history_ if event["event"] == SplitTried.__name__],
-                    "mended": [event for event in one.history_ if event["event"] == SplitMended.__name__],
                     "test_leaf_by_class": contingency(leaves, data.y_test, len(one.tree_.leaves)).tolist(),
                 }
             )

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gains import gain
-
-from treevae.training.choosing import sure_enough
-from treevae.training.plan import Plan
+from rules import RULES, alive, kept
 
 RESULTS = Path(__file__).parent / "results"
-LABELS = {"digits": "Digits", "mnist": "MNIST", "fashion": "Fashion"}
-SIGNS = {"loss": -1, "elbo": -1, "confidence": 1, "agreement": 1}  # losses are better when they are low
-RULES = (*SIGNS, "loss_if_sure")
+LABELS = {"mnist": "MNIST", "fashion": "Fashion", "digits": "Digits"}
+SIXTEEN, FOUR = "16 candidates, loss_if_sure", "4 candidates, loss_if_sure"
+DEFAULT = f"{SIXTEEN}, 7 levels"
+MAIN = ("paper", FOUR, SIXTEEN, DEFAULT)  # the way to the defaults; what led nowhere has a table of its own
 
 
 def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
@@ -37,7 +36,18 @@ def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
             if (first := found.setdefault(of, line)) is not line:
                 first["runs"] += line["runs"]
                 first["compared"] += line["compared"]
-        yield from found.values()
+        yield from sorted(found.values(), key=_order)
+
+
+def _order(line: dict[str, Any]) -> tuple[int, str, int]:
+    """Settings of a table in their order: those of the first one as they lead to the defaults."""
+    name = named(line)
+    return (MAIN.index(name) if name in MAIN else len(MAIN), name, line["epochs"])
+
+
+def is_main(line: dict[str, Any]) -> bool:
+    """Whether a setting is on the way to the defaults."""
+    return named(line) in MAIN
 
 
 def named(line: dict[str, Any]) -> str:
@@ -66,21 +76,18 @@ def settings_row(line: dict[str, Any]) -> str:
 def gains() -> Iterator[tuple[str, str]]:
     """What the page compares, and the gain: sixteen candidates with one and four, levels, other ways with one."""
     found = by_setting()
-    sixteen, four = "16 candidates, loss_if_sure", "4 candidates, loss_if_sure"
-    pairs = [
-        (name, 38, sixteen, other, score)
-        for name in ("mnist", "fashion")
-        for other in ("paper", four)
-        for score in ("ACC", "DP")
+    both = ("mnist", "fashion")
+    pairs = [(name, 38, SIXTEEN, other, score) for name in both for other in ("paper", FOUR) for score in ("ACC", "DP")]
+    pairs += [("mnist", epochs, DEFAULT, SIXTEEN, "ACC") for epochs in (38, 150)]
+    pairs += [("fashion", 38, DEFAULT, other, score) for other in (SIXTEEN, "paper") for score in ("ACC", "NMI")]
+    ways = ("paper, subtrees not weighted by reach", "4 candidates, held_out", "repairs")
+    pairs += [(name, 38, way, "paper", "ACC") for name in both for way in ways]
+    pairs += [("mnist", 38, "4 candidates, held_out", FOUR, "ACC"), ("mnist", 38, "paper (tensorflow)", "paper", "ACC")]
+    pairs += [("fashion", 38, "leaf by gain", "paper", "ACC"), ("digits", 75, "leaf by gain", "paper", "ACC")]
+    pairs += [
+        (name, 75 if name == "digits" else 38, "leaf by gain, short trials", "paper", "ACC")
+        for name in ("mnist", "digits")
     ]
-    pairs += [("mnist", epochs, f"{sixteen}, 7 levels", sixteen, "ACC") for epochs in (38, 150)]
-    pairs += [("fashion", 38, f"{sixteen}, 7 levels", sixteen, score) for score in ("ACC", "NMI")]
-    pairs += [("fashion", 38, f"{sixteen}, 7 levels", "paper", score) for score in ("ACC", "NMI")]
-    unweighted = "paper, subtrees not weighted by reach"
-    pairs += [("mnist", 38, way, "paper", "ACC") for way in ("paper (tensorflow)", unweighted)]
-    pairs += [("fashion", 38, way, "paper", "ACC") for way in (unweighted, "4 candidates, held_out")]
-    pairs += [("digits", 75, f"leaf by gain{trials}", "paper", "ACC") for trials in ("", ", short trials")]
-    pairs += [("mnist", 38, f"{way}, short trials", "paper", "ACC") for way in ("leaf by gain", "repairs")]
     for name, epochs, setting, other, score in pairs:
         about = f"{LABELS[name]}, {epochs} epochs: {setting}, against {other}: {score}"
         yield about, gain(*([run[score] for run in found[name, epochs, one]["runs"]] for one in (setting, other)))
@@ -90,18 +97,12 @@ def gains() -> Iterator[tuple[str, str]]:
         yield about, ahead([line for line in at_whole if line["data"] == name], better, other)
 
 
-def kept(compared: dict[str, Any]) -> dict[str, float]:
+def told(compared: dict[str, Any]) -> dict[str, float]:
     """What a candidate tells of the classes, in nats: one taken blindly, the one that each rule keeps, the best."""
-    told, unsure = compared["information"], [1 - sure for sure in compared["confidence"]]
-    alive = [i for i, share in enumerate(compared["smaller"]) if share >= Plan.min_share]
-    bound = sure_enough(min(unsure[i] for i in alive)) if alive else 1.0
-    alive = alive or list(range(len(told)))
-    found = {"blindly": statistics.mean(told[i] for i in alive)}
-    for rule in RULES:
-        among = [i for i in alive if unsure[i] <= bound] if rule == "loss_if_sure" else alive
-        values, sign = (compared["loss"], -1) if rule == "loss_if_sure" else (compared[rule], SIGNS[rule])
-        found[rule] = told[max(among, key=[sign * value for value in values].__getitem__)]
-    return found | {"the best": max(told[i] for i in alive)}
+    nats = compared["information"]
+    of_alive = [nats[i] for i in alive(compared)]
+    by_rule = {rule: nats[kept(rule, compared)] for rule in RULES}
+    return {"blindly": statistics.mean(of_alive), **by_rule, "the best": max(of_alive)}
 
 
 def judged(line: dict[str, Any]) -> bool:
@@ -117,7 +118,7 @@ def ahead(settings: Iterable[dict[str, Any]], rule: str, other: str) -> str:
     """
     compared = [one for line in settings for one in line["compared"]]
     total = sum(one["samples"] for one in compared)
-    pairs = [(one["samples"] / total, kept(one)[rule] - kept(one)[other]) for one in compared]
+    pairs = [(one["samples"] / total, told(one)[rule] - told(one)[other]) for one in compared]
     mean = sum(weight * more for weight, more in pairs)
     error = sum((weight * (more - mean)) ** 2 for weight, more in pairs) ** 0.5
     return f"{mean:.3f} ({error:.3f})"
@@ -125,7 +126,7 @@ def ahead(settings: Iterable[dict[str, Any]], rule: str, other: str) -> str:
 
 def rules_row(line: dict[str, Any]) -> str:
     """The mean over all comparisons of a setting, weighted by their samples."""
-    found, total = [kept(compared) for compared in line["compared"]], sum(c["samples"] for c in line["compared"])
+    found, total = [told(compared) for compared in line["compared"]], sum(c["samples"] for c in line["compared"])
     weights = [compared["samples"] / total for compared in line["compared"]]
     cells = [LABELS[line["data"]], named(line), str(line["epochs"]), str(len(found))]
     cells += [f"{sum(w * f[name] for w, f in zip(weights, found, strict=True)):.3f}" for name in found[0]]
@@ -133,16 +134,13 @@ def rules_row(line: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Print both tables, and the gains with their standard errors."""
-    print("| data | setting | epochs | seeds | leaves | ACC | NMI | DP | ELBO |\n" + "| --- " * 9 + "|")
-    for line in lines():
-        print(settings_row(line))
-    print(f"\n| data | candidates grown with | epochs | comparisons | blindly | {' | '.join(RULES)} | the best |")
+    """Print the tables, and the gains with their standard errors."""
+    head = "| data | setting | epochs | seeds | leaves | ACC | NMI | DP | ELBO |\n" + "| --- " * 9 + "|"
+    print(head, *(settings_row(line) for line in lines() if is_main(line)), sep="\n", end="\n\n")
+    print(f"| data | candidates grown with | epochs | comparisons | blindly | {' | '.join(RULES)} | the best |")
     print("| --- " * (6 + len(RULES)) + "|")
-    for line in lines():
-        if judged(line):
-            print(rules_row(line))
-    print()
+    print(*(rules_row(line) for line in lines() if judged(line)), sep="\n", end="\n\n")
+    print(head, *(settings_row(line) for line in lines() if not is_main(line)), sep="\n", end="\n\n")
     for about, found in gains():
         print(about, found)
 

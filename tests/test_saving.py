@@ -116,6 +116,15 @@ def test_foreign_and_newer_files_are_refused(saved, tmp_path):
         load(tmp_path / "broken")
 
 
+def test_plans_of_earlier_versions_are_read(vectors, saved, tmp_path):
+    from treevae.training import checkpoint
+
+    about, tensors = checkpoint.read(saved)
+    about["plan"] |= {"candidate_rule": "loss_if_sure", "held_out": 0.1, "repairs": 0}
+    checkpoint.write(tmp_path / "earlier", about, tensors)
+    assert load(tmp_path / "earlier").plan_ == vectors.plan_
+
+
 @pytest.mark.parametrize(
     "spoil",
     [

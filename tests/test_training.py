@@ -1,7 +1,6 @@
 """The recipe: schedules, which leaf is split, what is frozen, what is pruned, what is told."""
 
 import dataclasses
-import inspect
 import json
 
 import pytest
@@ -11,30 +10,20 @@ from treevae.model import descent
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.model.subtree import Subtree
-from treevae.training import choosing, growing, loop
-from treevae.training.choosing import (
-    best_leaf,
-    compare,
-    prune,
-    removal_costs,
-    split_gain,
-    splittable,
-    tree_loss,
-)
+from treevae.training import choosing, loop
+from treevae.training.choosing import best_leaf, compare, prune, splittable
 from treevae.training.events import (
     CandidatesCompared,
     EpochEnded,
     LeafChosen,
     LeafPruned,
-    SplitMended,
-    SplitTried,
     TreeChanged,
 )
 from treevae.training.grove import Grove
 from treevae.training.growing import Task
 from treevae.training.loop import DivergedError, Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
-from treevae.training.plan import CANDIDATE_RULES, Plan, Stage
+from treevae.training.plan import Plan, Stage
 from treevae.training.samples import Samples, over
 from treevae.tree import Tree
 
@@ -121,6 +110,13 @@ def test_the_rate_drops_once_in_the_final_stage(epochs):
     assert min(rates) == pytest.approx(1e-4 if final.epochs > 1 else 1e-3)
 
 
+def test_contrastive_stages_start_with_some_kl_and_never_train_the_whole_tree():
+    plan = Plan.paper(contrastive_weight=100)
+    for stage in (plan.first, plan.subtree):
+        assert [stage.kl_weight(e) for e in (0, 1, 98, 99, 149)] == pytest.approx([0.01, 0.02, 0.99, 1, 1])
+    assert (plan.whole, plan.final) == (None, None)
+
+
 def test_steps_of_a_stage_on_the_papers_mnist():
     """The whole schedule takes 201,540 steps; first tree, two fine-tunes and the final stage make 119,340."""
     plan, per_epoch = Plan.paper(), 60_000 // 256
@@ -177,8 +173,8 @@ THREE = Tree().split(0).split(1)  # leaves 3, 4, 2 from left to right
 
 
 def test_the_leaf_with_most_sure_samples_is_split_on_just_those():
-    reach = [[0.9, 0.1, 0.0]] * 20 + [[0.0, 0.7, 0.3]] * 30 + [[0.3, 0.3, 0.4]] * 5
-    assert chosen(reach, THREE) == (4, list(range(20, 50)))  # t = 1/3: the last five are sure of leaf 2 alone
+    reach = [[0.9, 0.1, 0.0]] * 20 + [[0.0, 0.7, 0.3]] * 30 + [[0.2, 0.4, 0.4]] * 5 + [[0.4, 0.3, 0.3]] * 5
+    assert chosen(reach, THREE) == (4, list(range(20, 55)))  # t = 1/3: the last five are sure of leaf 3 alone
 
 
 def test_the_threshold_is_at_most_one_half():
@@ -280,8 +276,9 @@ def test_a_fixed_tree_is_trained_as_it_is():
 
 
 def test_small_leaves_are_pruned_smallest_first(monkeypatch):
-    module = TreeVAEModule(ARCH, [THREE], torch.Generator().manual_seed(0))
-    share = {3: 0.004, 4: 0.5, 2: 0.496}
+    four = Tree().split(0).split(1).split(2)
+    module = TreeVAEModule(ARCH, [four], torch.Generator().manual_seed(0))
+    share = {3: 0.006, 4: 0.5, 5: 0.004, 6: 0.49}
 
     def reach(x: torch.Tensor) -> torch.Tensor:
         """Every leaf wins its share of the samples, in order."""
@@ -293,8 +290,18 @@ def test_small_leaves_are_pruned_smallest_first(monkeypatch):
     monkeypatch.setattr(module, "reach", reach)
     samples = Samples(torch.arange(1000.0)[:, None].expand(-1, 5), CPU)
     events = list(prune(module, samples, 0.01))
-    assert [e for e in events if isinstance(e, LeafPruned)] == [LeafPruned(3, 0.004)]
-    assert module.tree == THREE.prune(3)
+    assert [e for e in events if isinstance(e, LeafPruned)] == [LeafPruned(5, 0.004), LeafPruned(3, 0.006)]
+    assert module.tree == four.prune(5).prune(3)
+
+
+def test_what_has_grown_is_pruned_before_the_final_stage():
+    plan = tiny(min_leaf=0.3)
+    events = grown(data(160), plan)
+    last_split = max(i for i, e in enumerate(events) if isinstance(e, LeafChosen))
+    final = next(i for i, e in enumerate(events) if isinstance(e, EpochEnded) and e.stage == "final")
+    pruned = [e for e in events[last_split:final] if isinstance(e, LeafPruned)]
+    assert pruned
+    assert all(e.share < plan.min_leaf for e in pruned)
 
 
 def test_of_several_candidates_the_best_that_did_not_collapse_is_kept(monkeypatch):
@@ -307,23 +314,6 @@ def test_of_several_candidates_the_best_that_did_not_collapse_is_kept(monkeypatc
     assert compared.leaf == 7
     right[:] = 0.0
     assert compare(objective, data(), tiny().subtree, 7, 0, tiny()).chosen == 1
-
-
-def test_candidates_by_other_rules(monkeypatch):
-    asked = []
-    monkeypatch.setattr(choosing, "evaluate", lambda *given: asked.append(given[2]) or torch.tensor([1.0, 2.0, 3.0]))
-    right = torch.tensor([[0.6, 0.6, 0.4, 0.4], [0.9, 0.1, 0.9, 0.1], [0.2, 0.3, 0.8, 0.9]])  # 0 and 2 part alike
-    objective = type("Stub", (), {"right": lambda self: right})()
-    stage = tiny().subtree
-
-    def by(rule):
-        return compare(objective, data(), stage, 7, 0, dataclasses.replace(tiny(), candidate_rule=rule))
-
-    assert by("elbo").chosen == by("loss").chosen == 0
-    assert asked == [1.0, stage.kl_weight(stage.epochs - 1)]
-    assert by("confidence").scores == pytest.approx((0.6, 0.9, 0.8))
-    assert by("confidence").chosen == 1
-    assert by("agreement").scores == pytest.approx((0.75, 0.5, 0.75))
 
 
 def test_by_default_the_best_of_the_surest_candidates_is_kept(monkeypatch):
@@ -342,253 +332,32 @@ def test_by_default_the_best_of_the_surest_candidates_is_kept(monkeypatch):
     assert chosen() == 0  # all are sure
 
 
-@pytest.mark.parametrize("rule", CANDIDATE_RULES)
-def test_trees_grow_by_every_candidate_rule(rule):
-    events = grown(data(160), dataclasses.replace(tiny(n_init=3, n_leaves=3), candidate_rule=rule))
+def test_while_trees_grow_the_candidate_kept_is_the_best_of_the_surest():
+    events = grown(data(160), tiny(n_init=3, n_leaves=3))
     compared = [event for event in events if isinstance(event, CandidatesCompared)]
     assert [event.leaf is None for event in compared] == [True, False]
     for event in compared:
-        alive = [score for score, share in zip(event.scores, event.smaller_shares, strict=True) if share >= 0.05]
-        if rule == "loss_if_sure":
-            each = list(zip(event.scores, event.unsure, event.smaller_shares, strict=True))
-            least = min((unsure for _, unsure, share in each if share >= 0.05), default=0.5)
-            alive = [score for score, unsure, share in each if share >= 0.05 and unsure <= choosing.sure_enough(least)]
-        assert event.scores[event.chosen] == max(alive or event.scores)
+        each = list(zip(event.losses, event.unsure, event.smaller_shares, strict=True))
+        least = min((unsure for _, unsure, share in each if share >= 0.05), default=0.5)
+        alive = [loss for loss, unsure, share in each if share >= 0.05 and unsure <= choosing.sure_enough(least)]
+        assert event.losses[event.chosen] == min(alive or event.losses)
+
+
+def loss_of(module: TreeVAEModule, samples: Samples, kl_weight: float, seed: int) -> float:
+    return float(loop.evaluate(WholeTree(module, samples), samples, kl_weight, seed)[0])
 
 
 def test_candidates_are_compared_by_their_true_loss():
     """That of each is the loss of a model of its own, at the KL weight that the stage ends with."""
-    plan, samples = tiny(n_init=3, candidate_rule="loss", min_share=0.0), data(160)
+    plan, samples = tiny(n_init=3), data(160)
     module = TreeVAEModule(ARCH, [Tree().split(0)] * 3, torch.Generator().manual_seed(0), candidates=3)
     compared = [compare(WholeTree(module, samples), samples, plan.first, None, seed, plan) for seed in range(100)]
     alone = [TreeVAEModule.of([(module, candidate)]) for candidate in range(3)]
     weight = plan.first.kl_weight(plan.first.epochs - 1)
-    losses = [sum(tree_loss(one, samples, weight, seed) for seed in range(100)) / 100 for one in alone]
+    losses = [sum(loss_of(one, samples, weight, seed) for seed in range(100)) / 100 for one in alone]
     means = [sum(losses) / 100 for losses in zip(*(one.losses for one in compared), strict=True)]
     assert means == pytest.approx(losses, abs=3e-3)
     assert max(losses) - min(losses) > 0.02
-    assert all(one.chosen == one.losses.index(min(one.losses)) for one in compared)
-
-
-def test_samples_held_out_are_never_trained_on():
-    plan = tiny(n_init=2, candidate_rule="held_out", held_out=0.25)
-    rows = torch.arange(100, 140)
-    task = Task(plan.subtree, seed=3, leaf=1, depth=1, rows=rows, held_out=0.25)
-    kept, held = task.parts(200)
-    assert len(held) == 10
-    assert sorted([*kept.tolist(), *held.tolist()]) == rows.tolist()
-    assert torch.equal(Task.of(task.about(), plan, rows).parts(200)[1], held)  # the same after resuming
-    whole = Task(plan.first, seed=3, held_out=0.25)
-    kept, held = whole.parts(80)
-    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(80))
-    assert Task(plan.first, seed=3).parts(80) == (None, None)
-
-    x = data().x.clone()
-    x[held] = torch.nan  # whoever looks at one of them in training diverges
-    samples = Samples(x, CPU)
-    module = TreeVAEModule(ARCH, [Tree().split(0)] * 2, torch.Generator().manual_seed(0), candidates=2)
-    trained(WholeTree(module, samples, rows=[kept]), samples, plan.first)
-    with pytest.raises(DivergedError):
-        trained(WholeTree(module, samples, rows=[held]), samples, plan.first)
-
-
-@pytest.mark.parametrize(("n_init", "rule"), [(2, "held_out"), (1, "held_out"), (2, "loss")])
-def test_what_is_held_out_while_trees_grow(n_init, rule):
-    plan = tiny(n_init=n_init, candidate_rule=rule, n_leaves=3, held_out=0.25, leaf_rule="gain")
-    grove, held_out, told = Grove(ARCH, data(160), plan, [0]), {}, {}
-    for happened in grove.events():
-        held_out |= {task.stage.name: task.held_out for task in grove._tasks}
-        if happened is not None and isinstance(event := happened[1], EpochEnded):
-            told[event.stage] = event.samples
-        elif happened is not None and isinstance(happened[1], LeafChosen):
-            told["chosen"] = happened[1].samples
-    compete = 0.25 if (n_init, rule) == (2, "held_out") else 0.0
-    assert held_out == {"first tree": compete, "trial": compete, "subtree": compete, "final": 0.0}
-    assert told["first tree"] == 160 * (1 - compete)
-    assert told["subtree"] == told["chosen"] - round(told["chosen"] * compete)
-    assert told["final"] == 160
-
-
-def test_first_trees_are_judged_on_the_samples_held_out_alone():
-    samples, held = data(160), torch.arange(40, 80)
-    module = TreeVAEModule(ARCH, [Tree().split(0)] * 2, torch.Generator().manual_seed(0), candidates=2)
-    of_all, of_held = (WholeTree(module, samples, rows=rows).right() for rows in (None, [held]))
-    assert torch.equal(of_held, of_all[:, held])
-    assert of_held.std() > 0
-
-
-def test_the_gain_of_a_split_is_that_of_the_candidate_that_would_be_kept(monkeypatch):
-    asked, kept = [], []
-
-    def of_candidate(*given):
-        asked.append(given[-1])
-        return split_gain(*given)
-
-    def last_of(*given):
-        kept.append(dataclasses.replace(compare(*given), chosen=1 + len(kept) % 2))
-        return kept[-1]
-
-    monkeypatch.setattr(growing, "split_gain", of_candidate)
-    monkeypatch.setattr(growing, "compare", last_of)
-    grown(data(160), tiny(n_init=3, leaf_rule="gain", n_leaves=3))
-    tried = kept[1 : 1 + len(asked)]  # after the first tree, before the split
-    assert asked == [one.chosen for one in tried]
-    assert asked[0] == 2
-
-    module, samples = fixed_module(THREE), data(64)
-    subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 2, torch.Generator().manual_seed(4))
-    objective = SubtreeOnSubset([module], [2], subtree, samples, [torch.arange(64)])
-    first, second = (split_gain(objective, samples, 0.3, 0, candidate) for candidate in (0, 1))
-    assert first != second
-
-
-def test_what_a_split_gains_is_the_fall_of_the_whole_loss():
-    """The gain of a subtree on all samples is the loss of the tree before less that of the tree it is attached to."""
-    module, samples = fixed_module(THREE), data(64)
-    subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 1, torch.Generator().manual_seed(4))
-    objective = SubtreeOnSubset([module], [2], subtree, samples, [torch.arange(64)])
-    gain = sum(split_gain(objective, samples, 0.3, seed, 0) for seed in range(400)) / 400
-    before = sum(tree_loss(module, samples, 0.3, seed) for seed in range(400)) / 400
-    module.attach(2, subtree)
-    after = sum(tree_loss(module, samples, 0.3, seed) for seed in range(400)) / 400
-    assert gain == pytest.approx(before - after, abs=2e-3)
-    assert abs(gain) > 0.02
-
-
-def test_what_a_split_gains_on_some_samples_counts_by_their_number():
-    module, twice = fixed_module(THREE), Samples(data(64).x.repeat(2, 1), CPU)
-    subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 1, torch.Generator().manual_seed(4))
-
-    def gain(n: int) -> float:
-        objective = SubtreeOnSubset([module], [2], subtree, twice, [torch.arange(n)])
-        return sum(split_gain(objective, twice, 0.3, seed, 0) for seed in range(200)) / 200
-
-    assert gain(64) == pytest.approx(gain(128) / 2, abs=2e-3)
-
-
-def test_what_the_removal_of_a_leaf_costs():
-    four = Tree().split(0).split(1).split(3)  # leaves 5, 6, 4, 2: only 5 and 6 are siblings that are both leaves
-    module, samples = fixed_module(four), data()
-    loss = tree_loss(module, samples, 0.3, 0)
-    costs = removal_costs(module, samples, loss, 0.3, seed=0)
-    assert set(costs) == {5, 6}
-    pruned = fixed_module(four)
-    pruned.prune(6)
-    assert costs[6] == pytest.approx(tree_loss(pruned, samples, 0.3, 0) - loss)
-    assert module.tree == four
-
-
-def test_leaves_are_split_by_what_trials_gain():
-    events = grown(data(160), tiny(leaf_rule="gain", n_leaves=3))
-    tried = [event for event in events if isinstance(event, SplitTried)]
-    (split,) = [event for event in events if isinstance(event, LeafChosen)]
-    assert {event.leaf for event in tried} == {1, 2}
-    assert split.leaf == max(tried, key=lambda event: event.gain).leaf
-    by_stage = {
-        stage: [e for e in events if isinstance(e, EpochEnded) and e.stage == stage] for stage in ("trial", "subtree")
-    }
-    assert [e.epochs for e in by_stage["trial"]] == [e.epochs for e in by_stage["subtree"]] * 2  # as long as a split
-    samples = {e.leaf: e.samples for e in by_stage["trial"]}
-    assert {e.samples for e in by_stage["subtree"]} == {samples[split.leaf]} == {split.samples}
-    assert len(set(samples.values())) > 1
-
-
-def test_gains_are_measured_anew_once_the_whole_tree_is_trained():
-    events = grown(data(160), tiny(leaf_rule="gain", n_leaves=4, whole_every=1, batch_size=8))
-    (middle, *_) = (i for i, e in enumerate(events) if isinstance(e, EpochEnded) and e.stage == "whole tree")
-    before, after = (
-        {event.leaf for event in part if isinstance(event, SplitTried)} for part in (events[:middle], events[middle:])
-    )
-    (split, *_) = (event.leaf for event in events if isinstance(event, LeafChosen))
-    assert before == {1, 2}
-    assert before - {split} <= after
-
-
-def test_gains_costs_and_losses_are_compared_at_one_kl_weight(monkeypatch):
-    weights = []
-
-    def note(name, measure):
-        def noted(*arguments):
-            weights.append((name, inspect.signature(measure).bind(*arguments).arguments["kl_weight"]))
-            return measure(*arguments)
-
-        monkeypatch.setattr(growing, name, noted)
-
-    for name in ("split_gain", "tree_loss", "removal_costs"):
-        note(name, getattr(growing, name))
-    plan = tiny(n_leaves=3, repairs=1, batch_size=8)
-    plan = dataclasses.replace(plan, whole=dataclasses.replace(plan.whole, kl_start=0.25))
-    grown(data(160), plan)
-    assert {name for name, _ in weights} == {"split_gain", "tree_loss", "removal_costs"}
-    assert len(weights) > 4  # the loss before a repair, and after it
-    assert {weight for _, weight in weights} == {plan.whole.kl_weight(plan.whole.epochs - 1)}
-
-
-@pytest.mark.parametrize(
-    ("losses", "before", "after", "kept"),
-    [
-        ([5.0, 4.0, 4.5], 4.5, 4.0, True),  # as it was, repaired, as it was but trained for as long
-        ([5.0, 4.0, 3.5], 3.5, 4.0, False),  # what it gained was the training
-        ([5.0, 6.0], 5.0, 6.0, False),
-    ],
-)
-def test_a_repair_is_kept_only_if_the_tree_is_better_for_it(monkeypatch, losses, before, after, kept):
-    to_come = iter(losses)
-    monkeypatch.setattr(growing, "tree_loss", lambda *_: next(to_come))
-    monkeypatch.setattr(growing, "removal_costs", lambda *_: {3: 1.0, 4: -1.0})
-    plan = tiny(n_leaves=3, repairs=1 if kept else 2, batch_size=8)  # after one that is undone no other is tried
-    events = grown(data(160), plan)
-    (mend,) = [event for event in events if isinstance(event, SplitMended)]
-    assert (mend.loss_before, mend.loss_after, mend.kept) == (before, after, kept)
-    trees = [event.tree for event in events if isinstance(event, TreeChanged)]
-    full = next(tree for tree in trees if len(tree.leaves) == 3)
-    repaired = full.prune(mend.removed).split(mend.split)
-    assert events[events.index(mend) + 1].tree == (repaired if kept else full)
-    stages = [event.stage for event in events if isinstance(event, EpochEnded)]
-    as_it_was = 2 if len(losses) == 3 else 0
-    assert stages.count("whole tree") == (3 + as_it_was) * plan.whole.epochs  # grown, merged, split again
-    assert stages[-1] == "final"
-    assert next(to_come, None) is None
-
-
-def test_the_loss_of_the_tree_as_it_was_is_of_that_tree(monkeypatch):
-    asked = []
-    monkeypatch.setattr(growing, "tree_loss", lambda module, *_: asked.append(module.tree) or 3.0 - len(asked))
-    events = grown(data(160), tiny(n_leaves=3, repairs=1, batch_size=8))
-    (mend,) = [event for event in events if isinstance(event, SplitMended)]
-    full, repaired, again = asked
-    assert again == full
-    assert repaired == full.prune(mend.removed).split(mend.split)
-
-
-@pytest.mark.parametrize("same_pair", [True, False])
-def test_a_repair_opens_the_worst_split_and_splits_where_it_gains_most(monkeypatch, same_pair):
-    def tried(run, task, network, samples):
-        before = run.mend.rival.tree
-        merged = before.parent(task.leaf) == before.parent(run.mend.removed)
-        run.gains[task.leaf] = float(merged == same_pair)
-        return SplitTried(task.leaf, run.gains[task.leaf])
-
-    monkeypatch.setattr(growing.Growth, "_tried", tried)
-    monkeypatch.setattr(growing, "removal_costs", lambda *_: {3: 1.0, 4: -1.0})
-    events = grown(data(160), tiny(n_leaves=3, repairs=1, batch_size=8))
-    before = next(event.tree for event in events if isinstance(event, TreeChanged) and len(event.tree.leaves) == 3)
-    (mend,) = [event for event in events if isinstance(event, SplitMended)]
-    (other,) = set(before.leaves) - {3, 4}
-    assert (mend.removed, mend.split) == (4, 3 if same_pair else other)
-    assert {event.leaf for event in events if isinstance(event, SplitTried)} == {3, other}
-
-
-def test_where_nothing_can_be_split_again_a_merge_is_undone(monkeypatch):
-    def unless_merged(module, samples, plan):
-        merged = any(len(module.tree.children(node)) == 1 for node in module.tree.nodes)
-        return (2, {}) if merged else splittable(module, samples, plan)
-
-    monkeypatch.setattr(growing, "splittable", unless_merged)
-    events = grown(data(160), tiny(n_leaves=3, repairs=2, batch_size=8))
-    sizes = [len(event.tree.leaves) for event in events if isinstance(event, TreeChanged)]
-    assert sizes == [2, 3, 2, 3, 3]  # first, grown, merged, undone, finished
-    assert not any(isinstance(event, SplitMended) for event in events)
 
 
 def test_same_seed_same_weights_to_the_bit():
@@ -647,6 +416,15 @@ def test_runs_of_different_length_are_trained_together():
     assert any(len(set(sizes)) > 1 for whole, sizes in shared if not whole)
 
 
+def test_subtrees_of_different_depth_are_not_trained_together():
+    grove = Grove(ARCH, data(160), tiny(), [0, 1, 2])
+    depths = dict.fromkeys(range(3), 1)
+    for depths[2] in (1, 2):
+        for run, depth in zip(grove.runs, depths.values(), strict=True):
+            run.task = Task(tiny().subtree, 0, 1, depth, torch.arange(40))
+        assert grove._together() == [r for r, depth in depths.items() if depth == 1]
+
+
 @pytest.mark.parametrize("n_init", [1, 2])
 def test_samples_that_visit_in_pieces_train_the_same_model(n_init):
     plan = tiny(n_init=n_init)
@@ -659,22 +437,12 @@ def test_samples_that_visit_in_pieces_train_the_same_model(n_init):
         torch.testing.assert_close(in_pieces[name], value, rtol=1e-3, atol=2e-4)  # a step moves by 1e-3
 
 
-MENDING = {"n_init": 2, "leaf_rule": "gain", "candidate_rule": "held_out", "repairs": 2, "n_leaves": 3, "batch_size": 8}
-
-
 @pytest.mark.parametrize(
-    ("seeds", "budget", "changes"),
-    [
-        ([0], None, {"n_init": 1}),
-        ([0], 5 * 4 * 64, {"n_init": 1}),
-        ([0, 1, 2], None, {"n_init": 1}),
-        ([0, 1], 5 * 4 * 64, {"n_init": 2}),
-        ([1, 0], None, MENDING),
-    ],
+    ("seeds", "budget", "n_init"), [([0], None, 1), ([0], 5 * 4 * 64, 1), ([0, 1, 2], None, 1), ([0, 1], 5 * 4 * 64, 2)]
 )
-def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, changes, monkeypatch):
+def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, n_init, monkeypatch):
     monkeypatch.setattr(loop, "PAUSE", 0)
-    plan = tiny(**{"n_leaves": 4} | changes)
+    plan = tiny(n_init=n_init)
     grove, states, told = Grove(ARCH, data(160, budget), plan, seeds), [], []
     for happened in grove.events():
         if happened is not None:
@@ -684,16 +452,7 @@ def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, changes, 
             states.append((len(told), json.dumps(about), {name: value.clone() for name, value in tensors.items()}))
     weights = [run.module.state_dict() for run in grove.runs]
     assert len(states) > 50
-    if changes is MENDING:
-        assert any(isinstance(event, SplitMended) for _, event in told)
-        mends = [run["mend"] for _, about, _ in states for run in json.loads(about)["runs"] if run["mend"] is not None]
-        assert {mend[1] is None for mend in mends} == {True, False}  # states of merged trees, and of such split again
-        assert {mend[-1] for mend in mends} == {0, 1, 2}  # and of the trees as they were, in both rounds
-    kinds = {}  # one state of each, besides some on the way
-    for i, (_, about, _) in enumerate(states):
-        mends = [run["mend"] for run in json.loads(about)["runs"]]
-        kinds.setdefault(str([mend and (mend[1] is None, mend[-1]) for mend in mends]), i)
-    for i in sorted({*range(0, len(states), len(states) // 4), *kinds.values()}):
+    for i in range(0, len(states), len(states) // 4):
         so_far, about, tensors = states[i]
         other = Grove(ARCH, data(160, budget), plan, seeds)
         other.restore(json.loads(about), tensors)

@@ -48,7 +48,7 @@ def fit(
         ),
     ] = "torch",
     leaf_rule: Annotated[
-        str, typer.Option(help="Which leaf to split next: samples, reconstruction, elbo or gain.")
+        str, typer.Option(help="Which leaf to split next: samples, reconstruction or elbo.")
     ] = "samples",
     n_init: Annotated[
         int, typer.Option(help="Candidates trained for every split; the best is kept. 1, as in the recipes, is faster.")

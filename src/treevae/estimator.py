@@ -95,10 +95,9 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         shorter stages than some 500 steps leave them behind, and ``fit`` warns.
     tree : Tree, default=None
         A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
-    leaf_rule : {"samples", "reconstruction", "elbo", "gain"}, default="samples"
-        Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), the one that
-        adds most to the reconstruction loss or to the negative ELBO, or the one whose split gains most, for which
-        the split of every leaf is trained and thrown away (slower, and worse clusters on the digits: docs/spread.md).
+    leaf_rule : {"samples", "reconstruction", "elbo"}, default="samples"
+        Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), or the one that
+        adds most to the reconstruction loss or to the negative ELBO.
     n_init : int, default=16
         Candidates trained side by side for the first tree and for every split: a wrong split is never repaired, so the
         tree depends less on luck. Of those whose decisions are about as sure as the surest's, the one with the best

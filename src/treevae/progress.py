@@ -18,8 +18,6 @@ from .training.events import (
     LeafChosen,
     LeafDied,
     LeafPruned,
-    SplitMended,
-    SplitTried,
     TreeChanged,
 )
 
@@ -95,11 +93,6 @@ class Progress:
                 self.say(f"{who}splitting node {event.leaf}, {event.samples} samples")
             case CandidatesCompared():
                 self.say(f"{who}kept candidate {event.chosen + 1} of {len(event.losses)}")
-            case SplitTried():
-                self.say(f"{who}a split of node {event.leaf} would gain {event.gain:.3f} nats")
-            case SplitMended():
-                done = "kept" if event.kept else "undone"
-                self.say(f"{who}merged node {event.removed} into its sibling and split node {event.split}: {done}")
             case LeafPruned():
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case LeafDied():

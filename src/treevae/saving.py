@@ -23,6 +23,7 @@ from .tree import Tree
 SAVED = {  # entries of a saved model; those of treevae 0.1.0 have no seconds
     *("parameters", "architecture", "tree", "form", "plan", "history", "seconds", "scale", "feature_names"),
 }
+GONE = {"candidate_rule", "held_out", "repairs"}  # what plans of earlier versions had, and no result depends on now
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +87,9 @@ def restored_fit(about: dict[str, Any], tensors: dict[str, torch.Tensor], device
     """What was fitted, from what a file tells; sizes are compared before there is room made for them."""
     arch = files.rebuild(Architecture, about["architecture"])
     form = files.rebuild(InputForm, about["form"])
-    stages = {name: files.rebuild(Stage, part) for name, part in about["plan"].items() if isinstance(part, dict)}
-    plan = files.rebuild(Plan, about["plan"] | stages)
+    told = {name: part for name, part in about["plan"].items() if name not in GONE}
+    stages = {name: files.rebuild(Stage, part) for name, part in told.items() if isinstance(part, dict)}
+    plan = files.rebuild(Plan, told | stages)
     history, seconds = _checked_history(about["history"], about.get("seconds", []))
     tree = Tree.from_json(about["tree"])
     labels = _checked_labels(tensors.pop("labels").numpy(), len(tree.leaves))

@@ -267,7 +267,7 @@ class Pretraining(OnSamples):
 
     def _batch(self, index: Tensor) -> Tensor:
         """Samples (batch, feature), followed by their augmented versions."""
-        (x,) = self._seen(index)
+        (x,) = self._x[index]
         return x if self.views is None else torch.cat([x, self.views.held[0]])
 
 

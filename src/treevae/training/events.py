@@ -67,30 +67,10 @@ class CandidatesCompared:
     """Several candidates were trained for a split; the best that did not collapse, and is sure enough, is kept."""
 
     leaf: int | None  # None: the first tree
-    losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with; at 1 by the rules "elbo", "held_out"
+    losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with; the lowest that may be kept is
     smaller_shares: tuple[float, ...]  # of the samples, that the smaller child wins
     unsure: tuple[float, ...]  # mean probability of the side that a sample does not take, up to 1/2
-    scores: tuple[float, ...]  # by the plan's rule; the highest of those that may be kept is the best
     chosen: int
-
-
-@dataclass(frozen=True)
-class SplitTried:
-    """A leaf was split to see what it would gain; the trial is thrown away."""
-
-    leaf: int
-    gain: float  # how much the loss of all samples would fall, in nats per sample
-
-
-@dataclass(frozen=True)
-class SplitMended:
-    """Two sibling leaves were merged, and a leaf was split; kept if the tree is better for it, else undone."""
-
-    removed: int  # its sibling took its samples
-    split: int
-    loss_before: float
-    loss_after: float
-    kept: bool
 
 
 @dataclass(frozen=True)
@@ -116,14 +96,4 @@ class LeafDied:
     leaf: int
 
 
-Event = (
-    EpochEnded
-    | EmbeddingEpochEnded
-    | LeafChosen
-    | CandidatesCompared
-    | SplitTried
-    | SplitMended
-    | TreeChanged
-    | LeafPruned
-    | LeafDied
-)
+Event = EpochEnded | EmbeddingEpochEnded | LeafChosen | CandidatesCompared | TreeChanged | LeafPruned | LeafDied

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,24 +207,9 @@ def check_finite(means: dict[str, float], stage: Stage, epoch: int, whose: str =
         )
 
 
+@torch.no_grad()
 def evaluate(objective: ElboObjective, samples: Samples, kl_weight: float, seed: int) -> Tensor:
     """The mean loss of each candidate of the one run over its samples, in eval mode: (tree,)."""
-
-    def loss(index: Tensor, noise: Sequence[Tensor]) -> Tensor:
-        terms = objective.terms(index, noise).elbo
-        return kl_weight * terms.kl - terms.reconstruction
-
-    return mean_over(objective, samples, seed, loss)
-
-
-@torch.no_grad()
-def mean_over(
-    objective: ElboObjective, samples: Samples, seed: int, ask: Callable[[Tensor, Sequence[Tensor]], Tensor]
-) -> Tensor:
-    """The mean, over the samples of the one run, of what ``ask`` says of those held, in eval mode.
-
-    ``ask`` gets numbers of samples (1, batch) and noise, as ``objective.terms`` does; its last axis is the batch.
-    """
     objective.network.eval()
     (n,) = objective.n_samples
     total = torch.zeros((), device=samples.device)
@@ -232,5 +217,6 @@ def mean_over(
         objective.hold(samples.rows(objective.rows(part)))
         noise = Noise([mixed(seed, EVALUATION)], objective.noise_rows, len(part), samples.device)
         noise.seek(i)
-        total = total + ask(torch.arange(len(part), device=samples.device)[None], noise.draw()).sum(-1)
+        terms = objective.terms(torch.arange(len(part), device=samples.device)[None], noise.draw()).elbo
+        total = total + (kl_weight * terms.kl - terms.reconstruction).sum(-1)
     return total / n

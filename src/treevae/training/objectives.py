@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ..model import contrastive, descent
 from ..model.elbo import TERMS, ElboTerms
-from ..model.layout import Layout, NodeKey
+from ..model.layout import Layout
 from ..model.module import TreeVAEModule
-from ..model.stack import Trainable, frozen_row
+from ..model.stack import Trainable
 from ..model.subtree import FrozenPath, Subtree
 from .plan import Contrast
 from .samples import Samples, over
@@ -101,26 +101,21 @@ class ElboObjective(Objective, Protocol):
 
 
 class OnSamples:
-    """The part of an objective that knows its samples as they are: all of them, or for each run as many ``rows``."""
+    """The part of an objective that sees all samples as they are."""
 
     n_derived = 0
 
-    def __init__(
-        self, samples: Samples, n_runs: int, views: Views | None = None, rows: Sequence[Tensor] | None = None
-    ) -> None:
+    def __init__(self, samples: Samples, n_runs: int, views: Views | None = None) -> None:
         self._samples, self.views = samples, views
-        self._rows = None if rows is None else torch.stack(list(rows)).to(samples.device)  # (run, sample)
-        self.n_samples = [len(samples) if self._rows is None else self._rows.shape[1]] * n_runs
+        self.n_samples = [len(samples)] * n_runs
         self._x = samples.x[:0]
-        self._all_held = False
 
     def rows(self, index: Tensor) -> Tensor:
-        """The samples ``index`` of the one run; the same numbers where all are seen."""
-        return index if self._rows is None else self._rows[0].to(index.device)[index]
+        """The same numbers."""
+        return index
 
     def hold(self, x: Tensor) -> None:
         """Work on these samples."""
-        self._all_held = False
         if self._x.shape == x.shape and self._x is not self._samples.x:
             self._x.copy_(x)  # where a captured step expects them
         else:
@@ -128,16 +123,12 @@ class OnSamples:
 
     def hold_all(self) -> None:
         """Work on all samples, where they are."""
-        self._x, self._all_held = self._samples.x, True
+        self._x = self._samples.x
 
     def look(self, index: Tensor, seeds: Sequence[int]) -> None:
         """Draw the views of some samples."""
         if self.views is not None:
-            self.views.draw(self._seen(index), seeds)
-
-    def _seen(self, index: Tensor) -> Tensor:
-        """The samples ``index`` (run, batch) of those held."""
-        return self._x[index if self._rows is None or not self._all_held else self._rows.gather(1, index)]
+            self.views.draw(self._x[index], seeds)
 
 
 class WholeTree(OnSamples):
@@ -149,17 +140,16 @@ class WholeTree(OnSamples):
         samples: Samples,
         views: Views | None = None,
         contrast: Contrast | None = None,
-        rows: Sequence[Tensor] | None = None,
     ) -> None:
         layout = module.nodes.layout
-        super().__init__(samples, layout.n_runs, views, rows)
+        super().__init__(samples, layout.n_runs, views)
         self.network, self._contrast, self.n_trees = module, contrast, len(layout.trees)
         self.names = _names(contrast)
         self.noise_rows = _noise_rows(layout, module.arch.latent_dims)
 
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The whole ELBO."""
-        x, nodes = self._seen(index) if self.views is None else self.views.held, self.network.nodes
+        x, nodes = self._x[index] if self.views is None else self.views.held, self.network.nodes
         d = self.network.d(x)
         found = descent.infer(nodes, d, noise)
         elbo = descent.elbo(nodes, found, x)
@@ -171,8 +161,7 @@ class WholeTree(OnSamples):
 
     def right(self) -> Tensor:
         """Of first trees, whose root has two leaves: (tree, sample)."""
-        right = over(self.network, self._samples, self.network.reach)[:, 1::2].T
-        return right if self._rows is None else right[:, self._rows[0].to(right.device)]
+        return over(self.network, self._samples, self.network.reach)[:, 1::2].T
 
 
 class SubtreeOnSubset:
@@ -266,15 +255,6 @@ class SubtreeOnSubset:
             return Terms(elbo)
         log_reach = evidence.log_reach.index_select(0, nodes.layout.run_of_trees)  # the roots are the only routers
         return _contrasted(elbo, self._contrast, None, nodes.layout, found.logit_q, log_reach)
-
-    def unsplit(self, index: Tensor, noise: Sequence[Tensor]) -> Tensor:
-        """What the leaf of the one run adds to the loss as it is, before it is split: (1, batch), of samples held."""
-        (module,), (leaf,) = self._modules, self._leaves
-        x, evidence = self._x[self._place[index]], self._path.unpacked(self._packed[index])
-        z = self._path.sample(evidence.heads, noise[: len(evidence.heads)])
-        decoder = frozen_row(*module.nodes.rows()["decoder"][NodeKey(0, leaf)])
-        log_px = module.arch.likelihood_model.log_prob(x, decoder(z), index.new_zeros(1))
-        return -evidence.log_reach.exp() * log_px
 
     @torch.no_grad()
     def right(self) -> Tensor:

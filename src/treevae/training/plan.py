@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
 from ..tree import Tree
 
 PAPER_EPOCHS = 150  # of a growth stage; every other length below is given for this one
-LEAF_RULES = ("samples", "reconstruction", "elbo", "gain")
-CANDIDATE_RULES = ("loss", "elbo", "held_out", "confidence", "agreement", "loss_if_sure")
+LEAF_RULES = ("samples", "reconstruction", "elbo")
 
 
 @dataclass(frozen=True)
@@ -54,12 +53,7 @@ class Plan:
     n_leaves: int = 10
     batch_size: int = 256  # rows in a step: samples, or views of them
     n_init: int = 1  # candidates for the first tree and for every split
-    leaf_rule: str = "samples"  # which leaf is split: most samples, most loss, or most gain in a trial
-    # the candidate kept: lowest loss as trained, at KL weight 1 (elbo), or that on samples held out; surest router;
-    # most like the others (agreement); lowest loss among the surest
-    candidate_rule: str = "loss_if_sure"
-    held_out: float = 0.1  # of the samples, by the candidate rule of this name
-    repairs: int = 0  # times that, once the tree is grown, two sibling leaves may be merged for a better split
+    leaf_rule: str = "samples"  # which leaf is split: most samples, or most loss
     contrastive_weight: float = 0.0
     contrastive_loss: str = "both"
     min_share: float = 0.05  # of the samples, for the smaller child: a candidate below this has collapsed
@@ -74,11 +68,6 @@ class Plan:
     def contrast(self) -> Contrast | None:
         """The contrastive loss, if it counts."""
         return Contrast(self.contrastive_loss, self.contrastive_weight) if self.contrastive_weight > 0 else None
-
-    @property
-    def trial(self) -> Stage:
-        """A subtree's whole stage, to see what a split would gain: a shorter one tells how raw the new decoders are."""
-        return replace(self.subtree, name="trial")
 
     @classmethod
     def paper(
@@ -139,13 +128,6 @@ class Work:
             total += plan.subtree.epochs * self.epoch(2 * plan.n_init, share=min(1.0, 1.5 / k))
             if plan.whole is not None and (k - 1) % plan.whole_every == 0:
                 total += plan.whole.epochs * self.epoch(k + 1)
-            if plan.leaf_rule == "gain":
-                total += 2 * plan.trial.epochs * self.epoch(2 * plan.n_init, share=1 / k)
-        if plan.repairs and plan.whole is not None:
-            whole = plan.whole.epochs * self.epoch(n_leaves)
-            trials = plan.trial.epochs * self.epoch(2 * plan.n_init)
-            split = plan.subtree.epochs * self.epoch(2 * plan.n_init, share=1 / n_leaves)
-            total += whole + plan.repairs * (4 * whole + trials + split)  # repaired and as it was, two each
         if plan.final is not None:
             total += plan.final.epochs * self.epoch(n_leaves)
         self._total = total
