@@ -3,6 +3,8 @@
 Nothing in training sees labels: they serve scores, here, and in ``view`` the names and colours of what is shown. Every
 score is a float, higher is better; 1 is perfect and 0 the least, but for :func:`ari`, where 0 is chance. Those that
 need no tree take any integers for clusters: where -1 stands for noise, as in HDBSCAN, noise is one more cluster.
+
+Clusters come first, classes second; scikit-learn has them the other way round. DP and LP change with the order.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import entr
 
 from treevae.tree import Tree
+
+__all__ = ["accuracy", "ari", "contingency", "dendrogram_purity", "leaf_purity", "nmi"]
 
 
 def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None) -> np.ndarray:
