@@ -8,10 +8,11 @@ import pytest
 from cells import CPU, cell_of, fabricate, treevae
 
 from treevae import Tree, TreeVAE
+from treevae.baselines.bisecting import Bisecting
 from treevae.data import load
 from treevae.data.sets import SOURCES
 from treevae.experiments import running, showing, tables
-from treevae.experiments.cells import Job
+from treevae.experiments.cells import Job, other_parameters
 from treevae.experiments.methods import METHODS
 from treevae.experiments.running import run, wanted
 from treevae.experiments.store import Store
@@ -240,9 +241,6 @@ def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
         Store(tmp_path),
         [cell_of(seed, 1.0, "digits", "bisecting") for seed in (0, 1)],
     )
-    table = Table(
-        "one", "A table of one figure", ("ACC",), (Row("digits", "bisecting", (Entry(SCORES["ACC"], None),)),)
-    )
     for cell, n in zip(cells, (200, 400), strict=True):
         cut = replace(digits, x_test=digits.x_test[:n], y_test=digits.y_test[:n])
         monkeypatch.setattr(running, "_read", lambda name, root, cut=cut: cut)
@@ -254,9 +252,61 @@ def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
     kept = here.read(cells[0])
     assert kept["test_samples"].split()[1] == "200x8x8"
     assert {"train_samples", "source"} <= set(kept)
-    text = showing.as_text(table, showing.lines(table, here, 1.0), 1.0)
+    text = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
     assert "mixed data   (–)" in text
     assert re.search(r"not averaged: seed 0: .*200x8x8 \w+; seed 1: .*360x8x8", text)
+
+
+ONE_FIGURE = Table(
+    "one", "A table of one figure", ("ACC",), (Row("digits", "bisecting", (Entry(SCORES["ACC"], None),)),)
+)
+
+
+def test_fits_with_other_parameters_are_refused_before_they_start_and_not_averaged(tmp_path, monkeypatch):
+    """A default that no recipe names, and so no cell either, has changed between two runs."""
+    here, cells = Store(tmp_path), [cell_of(seed, 1.0, "digits", "bisecting") for seed in range(4)]
+    list(run([Job((cell,)) for cell in cells[:2]], here, CPU))
+    before = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
+    assert re.search(r"\d ± \d", before)
+    monkeypatch.setattr(Bisecting.__init__, "__defaults__", (10, 3, None))
+    with monkeypatch.context() as patch:
+        patch.setattr(Bisecting, "fit", lambda *_: pytest.fail("nothing is to be fitted"))
+        (ended,) = run([Job((cells[2],))], here, CPU)
+    assert ended.why == (
+        "the parameters (n_init: 3) are not those of records in the store that these would be averaged with "
+        "(n_init: 10); name another folder with --results"
+    )
+    (record,) = [found for _, found in METHODS["bisecting"].fit(Job((cells[2],)), load("digits"), CPU)]
+    here.write(cells[2], record)  # as by a process that had begun before
+    text = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
+    assert "mixed parameters   (–)" in text
+    said = "which are not averaged: n_init: 10 (seeds 0, 1), 3 (seed 2); move all but one kind away."
+    assert f"Digits: Bisecting k-means has records of different parameters, {said}" in text
+    here.path(cells[2]).unlink()
+    here.write(cells[2], {name: value for name, value in record.items() if name != "parameters"})
+    text = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
+    assert "mixed" not in text  # one that does not tell its parameters is not known to differ
+    (ended,) = run([Job((cells[3],), {cell.name: "0" for cell in cells[:2]})], here, CPU)
+    assert isinstance(ended, running.Finished)  # those that it differs from are to be replaced
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        (
+            {"parameters": {"a": 1, "b": [2], "random_state": 0}},
+            {"parameters": {"a": 1, "b": [2], "random_state": 1}},
+            [],
+        ),
+        ({"parameters": {"a": 1, "b": [2]}}, {"parameters": {"b": [3], "a": 2}}, ["a", "b"]),
+        ({"parameters": {"a": 1}}, {"parameters": {"b": 3}}, []),
+        ({"parameters": {"a": None}}, {"parameters": {"a": 0}}, ["a"]),
+        ({"parameters": {"a": 1}}, {}, []),
+        ({}, {"parameters": {"a": 1}}, []),
+    ],
+)
+def test_parameters_differ_where_both_records_tell_them(one, other, names):
+    assert other_parameters(one, other) == names
 
 
 def test_trees_with_other_leaves_than_asked_for_are_named(tmp_path):

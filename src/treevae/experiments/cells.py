@@ -1,4 +1,9 @@
-"""A cell: one fit of one method on one data set with one seed, named by all that its record depends on."""
+"""A cell: one fit of one method on one data set with one seed, named by what its method takes from the recipe.
+
+What else a fit was told, a method's own defaults say, its record tells as ``parameters``; samples have fingerprints
+there. Neither is in the name: records that differ in them are of one cell, and :func:`of_other_data` and
+:func:`other_parameters` keep them from being averaged.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,8 @@ from ..recipes import RECIPES
 
 FINGERPRINTS = ("train_samples", "test_samples")  # in a record
 SAID = ("note", *FINGERPRINTS)  # of its data
+PARAMETERS = "parameters"  # in a record: all that its estimator was told
+SEED = "random_state"  # among them, in records of earlier versions
 MOST_SCALE = 100  # of a schedule
 HASH = 8  # hexadecimal digits in a file's name
 STORE = Path("results")  # the folder of records, unless another one is named
@@ -112,6 +119,15 @@ def of_other_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """
     known = [name for name in FINGERPRINTS if one.get(name) and other.get(name)]
     return any((one.get(name) or "") != (other.get(name) or "") for name in known or ["note"])
+
+
+def other_parameters(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The parameters, without the seed, that two records of a cell both tell and in which they differ.
+
+    A record that does not tell a parameter is not known to differ.
+    """
+    ours, theirs = one.get(PARAMETERS) or {}, other.get(PARAMETERS) or {}
+    return [name for name in ours if name != SEED and name in theirs and ours[name] != theirs[name]]
 
 
 def scaled(data: str, changes: Mapping[str, Any], scale: float) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from ..tree import Tree
-from .cells import FINGERPRINTS, SAID, STORE, of_other_data, options
+from .cells import FINGERPRINTS, PARAMETERS, SAID, STORE, of_other_data, options, other_parameters
 from .methods import METHODS
 from .store import DamagedRecordError, Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
 
-NOT_RUN, NOT_RECORDED, DAMAGED, MIXED, NONE = "not run", "not recorded", "damaged", "mixed data", "–"
+NOT_RUN, NOT_RECORDED, DAMAGED, NONE = "not run", "not recorded", "damaged", "–"
+MIXED, MIXED_PARAMETERS = "mixed data", "mixed parameters"
 BETTER, WORSE, SAME = "▲", "▼", "="
 LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed."
 SPREAD = "± is one sd over seeds."
@@ -79,6 +80,8 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> S
     notes = tuple(_notes(table, row, entry, scale, records))
     if any(of_other_data(one, other) for one, other in combinations(records.values(), 2)):
         return Shown(MIXED, "", paper, 0, (_mixture(row, records), *notes))
+    if mixed := _mixed_parameters(records):
+        return Shown(MIXED_PARAMETERS, "", paper, 0, (_mixture_of_parameters(row, records, mixed), *notes))
     having = [record for record in records.values() if entry.score.is_in(record)]
     values = [value for value in map(entry.score.read, having) if value is not None]
     if not values:  # not recorded, or of a leaf that is not there or holds no sample
@@ -146,6 +149,27 @@ def _mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
         seeds.setdefault(", ".join(said) or "data that it does not tell", []).append(seed)
     each = "; ".join(f"{_seeds(of_data)}: {data}" for data, of_data in seeds.items())
     return f"{row.title} has records of different data, which are not averaged: {each}; move all but one kind away"
+
+
+def _mixed_parameters(records: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    """The parameters in which any two records differ."""
+    pairs = (other_parameters(one, other) for one, other in combinations(records.values(), 2))
+    return list(dict.fromkeys(name for names in pairs for name in names))
+
+
+def _mixture_of_parameters(row: Row, records: Mapping[int, Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Which seeds were fitted with which parameters, of those in which records differ."""
+    each = []
+    for name in names:
+        seeds: dict[str, list[int]] = {}
+        for seed, record in records.items():
+            if name in (told := record.get(PARAMETERS) or {}):
+                seeds.setdefault(json.dumps(told[name]), []).append(seed)
+        each.append(f"{name}: " + ", ".join(f"{value} ({_seeds(of_value)})" for value, of_value in seeds.items()))
+    said = "; ".join(each)
+    return (
+        f"{row.title} has records of different parameters, which are not averaged: {said}; move all but one kind away"
+    )
 
 
 def _leaves(record: Mapping[str, Any]) -> int | None:
