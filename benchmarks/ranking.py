@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gains import gain
-from scipy.stats import ttest_ind
 
+from treevae.experiments.chance import CLEAR, Mean, welch
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import Store
 from treevae.experiments.tables import DATA_TITLES, table_of
@@ -23,7 +23,6 @@ RESULTS = Path(__file__).parents[1] / "results"
 DATA = ("mnist", "fashion", "news20", "omniglot5")
 PAIRS = (("treevae", "laddervae"), ("laddervae", "vae"), ("treevae", "vae"), ("treevae", "deepect"))
 TITLES = {"treevae": "TreeVAE", "laddervae": "LadderVAE + Ward", "vae": "VAE + Ward", "deepect": "DeepECT"}
-CLEAR = 0.05  # at most so often chance alone would part two methods as far
 
 
 def scores(store: Store, data: str, method: str) -> list[list[float]]:
@@ -36,7 +35,7 @@ def scores(store: Store, data: str, method: str) -> list[list[float]]:
 
 def marked(ours: list[float], theirs: list[float]) -> str:
     """The gain, in bold if it is clear."""
-    clear = ttest_ind(ours, theirs, equal_var=False).pvalue < CLEAR
+    clear = welch(Mean.of(ours), Mean.of(theirs)) < CLEAR
     return f"**{gain(ours, theirs)}**" if clear else gain(ours, theirs)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from cells import CPU, cell_of, fabricate, treevae
+from scipy.stats import ttest_ind
 
 from treevae import Tree, TreeVAE
 from treevae.baselines.bisecting import Bisecting
@@ -13,6 +14,7 @@ from treevae.data import load
 from treevae.data.sets import SOURCES
 from treevae.experiments import running, showing, tables
 from treevae.experiments.cells import Job, other_parameters
+from treevae.experiments.chance import Mean, welch
 from treevae.experiments.methods import METHODS
 from treevae.experiments.running import run, wanted
 from treevae.experiments.store import Store
@@ -151,20 +153,66 @@ def test_a_row_of_the_sizes_changes_what_it_is_called_after():
 
 
 @pytest.mark.parametrize(
-    ("mean", "paper", "better", "mark"),
+    ("ours", "paper", "better", "mark"),
     [
-        (63.64, "63.6±3.3", 1, "="),
-        (63.66, "63.6±3.3", 1, "▲"),
-        (63.5, "63.6±3.3", 1, "▼"),
-        (80.0, "80.3±0.2", -1, "▲"),
-        (80.4, "80.3±0.2", -1, "▼"),
-        (-96.0, "-96.8±0.2", 1, "▲"),
-        (1.0, "–", 1, ""),
-        (1.0, "2.0", 0, ""),
+        ((63.64, 0.1, 3), "63.6±3.3", 1, "="),
+        ((63.66, 0.1, 3), "63.6±3.3", 1, "△"),
+        ((63.5, 0.1, 3), "63.6±3.3", 1, "▽"),
+        ((67.0, 0.1, 3), "63.6±3.3", 1, "▲"),
+        ((60.0, 0.1, 3), "63.6±3.3", 1, "▼"),
+        ((67.0, None, 1), "63.6±3.3", 1, "△"),  # one seed
+        ((60.0, 0.1, 3), "63.6", 1, "▽"),  # no spread in the paper
+        ((79.9, 0.2, 3), "80.3±0.2", -1, "▲"),
+        ((80.8, 0.2, 3), "80.3±0.2", -1, "▼"),
+        ((80.4, 0.2, 3), "80.3±0.2", -1, "▽"),
+        ((-96.0, 0.2, 3), "-96.8±0.2", 1, "▲"),
+        ((2.0, 0.0, 3), "1.0±0.0", 1, "▲"),
+        ((1.0, 0.1, 3), "–", 1, ""),
+        ((1.0, 0.1, 3), "2.0", 0, ""),
     ],
 )
-def test_better_worse_or_the_same_as_printed(mean, paper, better, mark):
-    assert showing.compare(mean, Figure.of(paper), better) == mark
+def test_better_worse_perhaps_or_the_same_as_printed(ours, paper, better, mark):
+    assert showing.compare(Mean(*ours), Figure.of(paper), better) == mark
+
+
+def test_a_method_without_luck_is_surely_better_or_worse():
+    luckless = Mean(63.8, 0.0, 1)
+    for seeded, paper, mark in (
+        (False, "63.7±0.0", "▲"),
+        (False, "63.9±0.0", "▼"),
+        (False, "63.7±0.1", "△"),
+        (False, "63.7", "△"),
+        (True, "63.7±0.0", "△"),
+    ):
+        assert showing.compare(luckless, Figure.of(paper), 1, seeded) == mark
+
+
+def test_welchs_test_knows_how_few_seeds_there_are():
+    ours, theirs = [62.0, 64.0, 67.5], [60.0, 61.0, 59.5, 62.5, 58.0]
+    expected = ttest_ind(ours, theirs, equal_var=False).pvalue
+    assert welch(Mean.of(ours), Mean.of(theirs)) == pytest.approx(expected)
+    assert welch(Mean.of(theirs), Mean.of(ours)) == pytest.approx(expected)
+    assert welch(Mean(64.0, 2.0, 3), Mean(61.0, 2.0, 10)) > 0.05 > welch(Mean(64.0, 2.0, 10), Mean(61.0, 2.0, 10))
+    assert welch(Mean.of([64.0]), Mean.of(theirs)) == welch(Mean.of(ours), Mean(1.0, None, 10)) == 1
+
+
+def test_signs_of_all_marks_are_explained_in_every_form(tmp_path):
+    here = Store(tmp_path)
+    for seed in range(3):
+        fabricate(here, cell_of(seed), ACC=70.0 + seed, NMI=64.0 + seed, ELBO=-245.0 + 0.1 * seed)
+    fabricate(here, cell_of(0, latent_dim=2), ACC=49.0, NMI=51.8, ELBO=-250.0)
+    found = showing.lines(TABLES["sizes"], here, 1.0)
+    assert [one.mark for one in found[0].figures] == ["▲", "△", "▼"]
+    assert [one.mark for one in found[1].figures] == ["▽", "=", "▽"]
+    said = "by Welch's test over seeds (p < 0.05)"
+    assert all(said in form(TABLES["sizes"], found, 1.0) for form in (showing.as_text, showing.as_markdown))
+    latex = showing.as_latex(TABLES["sizes"], found, 1.0)
+    assert latex.isascii()
+    (about,) = [line for line in latex.splitlines() if line.startswith(r"\caption")]
+    assert r"$\uparrow$ better than the paper, $\downarrow$ worse" in about
+    assert r"(p $<$ 0.05); $\nearrow$ $\searrow$ so are the means" in about
+    assert r"$71.0 \pm 1.0$ $\uparrow$ & $63.5 \pm 4.1$ & $65.0 \pm 1.0$ $\nearrow$ &" in latex
+    assert r"$49.0$ $\searrow$ & $49.8 \pm 4.0$ & $51.8$ $=$ &" in latex
 
 
 def test_a_score_is_read_from_a_record_or_is_not_there():
@@ -187,7 +235,7 @@ def test_a_table_with_some_records(tmp_path):
     fabricate(here, cell_of(5, scale=0.1), ACC=1.0)
     text = treevae("paper", "show", "clustering", "--results", tmp_path)
     (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " TreeVAE " in line]
-    cells = ["Fashion TreeVAE 1 or 3", "50.0 ▼ (54.4 ± 2.4)", "70.0 ▼ (71.4 ± 2.0)", "64.0 ± 2.0 ▲ (63.6 ± 3.3)",
+    cells = ["Fashion TreeVAE 1 or 3", "50.0 ▽ (54.4 ± 2.4)", "70.0 ▽ (71.4 ± 2.0)", "64.0 ± 2.0 △ (63.6 ± 3.3)",
              "64.7 ± 0.0 = (64.7 ± 1.4)"]  # fmt: skip
     assert " ".join(row.split()) == " ".join(cells)
     (row,) = [line for line in text.splitlines() if line.split()[:2] == ["Fashion", "Agg"]]
@@ -195,9 +243,9 @@ def test_a_table_with_some_records(tmp_path):
              "60.0 ± 0.0 ▲ (52.6 ± 0.0)"]  # fmt: skip
     assert " ".join(row.split()) == " ".join(cells)
     markdown = (tmp_path / "tables" / "clustering.md").read_text()
-    assert "| Fashion | TreeVAE | 1 or 3 | 50.0 ▼ | 54.4 ± 2.4 |" in markdown
+    assert "| Fashion | TreeVAE | 1 or 3 | 50.0 ▽ | 54.4 ± 2.4 |" in markdown
     latex = (tmp_path / "tables" / "clustering.tex").read_text()
-    assert r"& TreeVAE & 1 or 3 & $50.0$ $\downarrow$ & $54.4 \pm 2.4$ &" in latex
+    assert r"& TreeVAE & 1 or 3 & $50.0$ $\searrow$ & $54.4 \pm 2.4$ &" in latex
     text = treevae("paper", "show", "generative", "--results", tmp_path)
     assert "not recorded" in text
     assert "226.0 ± 0.0 ▲ (226.5 ± 0.3)" in text
@@ -216,7 +264,7 @@ def test_a_table_of_another_scale_says_so(tmp_path):
                    "--markdown", tmp_path / "a.md", "--latex", tmp_path / "b.tex")  # fmt: skip
     said = "Every schedule is 0.1 of the paper's length"
     assert "50.0   (63.5 ± 4.1)" in text  # figures that do not compare have no mark
-    assert "▲" not in text
+    assert not set("▲▼△▽") & set(text)
     assert all(said in one for one in (text, (tmp_path / "a.md").read_text(), (tmp_path / "b.tex").read_text()))
     assert not (tmp_path / "tables").exists()
     text = treevae("paper", "show", "sizes", "--results", tmp_path)
@@ -359,4 +407,4 @@ def test_attributes_are_of_one_tree(tmp_path):
     (female,) = [line for line in lines if " Female " in line]
     assert female.split()[:5] == ["CelebA", "Female", "1", "90.0", "(97.2)"]
     assert female.endswith("–   (43.7)")
-    assert not any("▲" in line or "±" in line for line in lines)  # nothing to explain
+    assert not set("▲▼△▽±") & set("".join(lines))  # nothing to explain

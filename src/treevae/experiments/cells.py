@@ -23,6 +23,7 @@ PARAMETERS = "parameters"  # in a record: all that its estimator was told
 SEED = "random_state"  # among them, in records of earlier versions
 MOST_SCALE = 100  # of a schedule
 HASH = 8  # hexadecimal digits in a file's name
+SEEDS = 10  # behind a figure of the paper
 STORE = Path("results")  # the folder of records, unless another one is named
 ASIDE = "aside"  # the folder, below that of records or models, of those that were replaced
 
