@@ -54,7 +54,7 @@ def rows(results: Path = RESULTS) -> Iterator[str]:
 
 
 def by_chance(results: Path = RESULTS) -> str:
-    """How many tests are clear, how many would be if no methods differed, and which are not if all are asked at once."""
+    """How many tests are clear, how many would be if no methods differed, and which are not if all are asked."""
     store, found = Store(results), dict[str, float]()
     for data in DATA:
         for pair in PAIRS:

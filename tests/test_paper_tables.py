@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -49,30 +50,119 @@ def test_a_table_holds_together_and_is_rendered(table, tmp_path):
 SUMS = {  # over the rows of a table, of the means and of the standard deviations that are printed in the paper
     ("clustering", "DP"): (1007.41, 46.04),
     ("clustering", "LP"): (1410.62, 37.01),
-    ("clustering", "ACC"): (1205.43, 72.0),
-    ("clustering", "NMI"): (1069.85, 52.0),
+    ("clustering", "ACC"): (1205.43, 72),
+    ("clustering", "NMI"): (1069.85, 52),
     ("generative", "LL"): (-1490.03, 3.63),
     ("generative", "RL"): (1379.07, 4.52),
     ("generative", "ELBO"): (-1524.52, 4.69),
     ("celeba-attributes", "leaf 1"): (234.6, 0),
+    ("celeba-attributes", "leaf 2"): (208.3, 0),
+    ("celeba-attributes", "leaf 3"): (334.9, 0),
+    ("celeba-attributes", "leaf 4"): (265.3, 0),
+    ("celeba-attributes", "leaf 5"): (160.4, 0),
+    ("celeba-attributes", "leaf 6"): (142.6, 0),
+    ("celeba-attributes", "leaf 7"): (177.9, 0),
     ("celeba-attributes", "leaf 8"): (129.4, 0),
     ("sizes", "ACC"): (1331.6, 95.6),
     ("sizes", "NMI"): (1364.9, 59.3),
-    ("sizes", "ELBO"): (-5277.0, 7.7),
+    ("sizes", "ELBO"): (-5277, 7.7),
+    ("matched-ladder", "ACC"): (120, 5.2),
+    ("matched-ladder", "NMI"): (127, 3.4),
     ("matched-ladder", "LL"): (-468.4, 0.2),
+    ("matched-ladder", "RL"): (451.3, 0.6),
+    ("matched-ladder", "ELBO"): (-478.1, 0.7),
+    ("fixed-tree", "ACC"): (98.7, 8.1),
+    ("fixed-tree", "NMI"): (118.8, 7.2),
+    ("fixed-tree", "LL"): (-472.1, 0.5),
     ("fixed-tree", "RL"): (455.4, 0.8),
-    ("contrastive-losses", "NMI"): (96.0, 13.2),
+    ("fixed-tree", "ELBO"): (-480.2, 0.9),
+    ("contrastive-losses", "NMI"): (96, 13.2),
     ("predicted-clusters", "NMI"): (53.12, 1.68),
     ("true-clusters", "NMI"): (40.54, 0.78),
 }
+ROW_SUMS = {  # over the columns, of every row that the paper has, likewise
+    ("clustering", "mnist"): {
+        "Agg": (282.9, 0), "VAE + Agg": (338.9, 10.5), "LadderVAE + Agg": (334.8, 14.1), "DeepECT": (316.9, 19.5),
+        "TreeVAE": (364.1, 18.9)
+    },
+    ("clustering", "fashion"): {
+        "Agg": (216.5, 0), "VAE + Agg": (221.2, 12.4), "LadderVAE + Agg": (233.7, 7.9), "DeepECT": (222.2, 14.1),
+        "TreeVAE": (254.1, 9.1)
+    },
+    ("clustering", "news20"): {
+        "Agg": (97.5, 0), "VAE + Agg": (52, 1.5), "LadderVAE + Agg": (64.2, 2.4), "DeepECT": (60.2, 12.7),
+        "TreeVAE": (123.1, 6.9)
+    },
+    ("clustering", "omniglot5"): {
+        "Agg": (191.6, 0), "VAE + Agg": (201.7, 11), "LadderVAE + Agg": (224.9, 15.5), "DeepECT": (153, 13.8),
+        "TreeVAE": (250.4, 20.8)
+    },
+    ("clustering", "cifar10"): {
+        "VAE + Agg": (43.16, 2.12), "LadderVAE + Agg": (64.88, 1.84), "DeepECT": (30.8, 0.91),
+        "TreeVAE": (183.57, 4.85)
+    },
+    ("clustering", "cifar100"): {
+        "VAE + Agg": (26.41, 0.42), "LadderVAE + Agg": (45.44, 1.17), "DeepECT": (20.93, 2.42),
+        "TreeVAE": (74.22, 2.22)
+    },
+    ("generative", "mnist"): {"VAE": (-119.3, 0.8), "LadderVAE": (-115.3, 1.9), "TreeVAE": (-109.4, 0.6)},
+    ("generative", "fashion"): {"VAE": (-255.9, 1.2), "LadderVAE": (-250.9, 1.7), "TreeVAE": (-247.4, 0.8)},
+    ("generative", "news20"): {"VAE": (-43.35, 0.05), "LadderVAE": (-45.4, 0.08), "TreeVAE": (-58.63, 1.61)},
+    ("generative", "omniglot"): {"VAE": (-131.9, 0.9), "LadderVAE": (-129.9, 1.8), "TreeVAE": (-128.1, 1.4)},
+    ("celeba-attributes", "celeba"): {
+        "Female": (480.6, 0), "Bangs": (123.6, 0), "Blonde": (115.3, 0), "Makeup": (311.9, 0),
+        "Smiling": (395.3, 0), "Hair Loss": (82.2, 0), "Beard": (144.5, 0)
+    },
+    ("sizes", "fashion"): {
+        "base": (-111.8, 6.6), "(A) z of 2": (-147.9, 7.1), "(A) z of 4": (-121.6, 8.8),
+        "(A) z of 16": (-114.8, 7.3), "(A) z of 32": (-112.5, 7.6), "(B) MLPs of 16": (-122.6, 5.9),
+        "(B) MLPs of 32": (-117.1, 6.5), "(B) MLPs of 64": (-113.5, 5.5), "(B) MLPs of 256": (-113.5, 9.2),
+        "(C) z 2…64, MLPs 8…128": (-122.6, 7.5), "(C) z 2…64, MLPs 16…256": (-115.1, 8),
+        "(C) z 4…128, MLPs 8…128": (-119.3, 7.3), "(C) z 4…128, MLPs 16…256": (-112.6, 5.2),
+        "(C) z 8…256, MLPs 16…256": (-116.1, 6.9), "(C) z 8…256, MLPs 32…512": (-117.5, 8.1),
+        "(D) MLPs of 2 layers": (-117.1, 9.1), "(D) MLPs of 3 layers": (-114.7, 7.7),
+        "(E) routers of 1 layer": (-117.3, 6.4), "(E) routers of 3 layers": (-113.4, 7.9),
+        "(F) 5 levels": (-110.8, 7.6), "(F) 7 levels": (-115.3, 8.1), "(F) 8 levels": (-113.4, 8.3)
+    },
+    ("matched-ladder", "fashion"): {"LadderVAE + Agg, as many weights": (-129.1, 4.6), "TreeVAE": (-119.1, 5.5)},
+    ("fixed-tree", "fashion"): {"fixed TreeVAE": (-160.3, 12), "TreeVAE": (-119.1, 5.5)},
+    ("contrastive-losses", "cifar10"): {
+        "both, (A) + (B)": (44.1, 0.7), "(A) routers": (21.7, 4), "(B) bottom-up": (6, 6),
+        "(C) routers, transposed": (23, 1.2), "(D) encoder only": (0.2, 0),
+        "(E) Jensen-Shannon of routers": (1, 1.3)
+    },
+    ("predicted-clusters", "cifar100"): {
+        "10 leaves": (15.99, 0.85), "20 leaves": (17.8, 0.42), "32 leaves": (19.33, 0.41)
+    },
+    ("true-clusters", "cifar100"): {"20 superclasses": (17.8, 0.42), "100 classes": (22.74, 0.36)},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "column"), SUMS)
 def test_no_digit_of_the_papers_figures_has_slipped(name, column):
     place = TABLES[name].columns.index(column)
-    figures = [row.entries[place].paper for row in TABLES[name].rows if row.entries[place].paper is not None]
-    sums = sum(figure.mean for figure in figures), sum(figure.sd or 0 for figure in figures)
-    assert sums == pytest.approx(SUMS[name, column], abs=1e-6)
+    assert summed(row.entries[place] for row in TABLES[name].rows) == pytest.approx(SUMS[name, column], abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "data"), ROW_SUMS)
+def test_no_row_of_the_papers_figures_stands_in_the_place_of_another(name, data):
+    rows = {row.title: summed(row.entries) for row in TABLES[name].rows if row.data == data and row.entries[0].paper}
+    assert list(rows) == list(ROW_SUMS[name, data])
+    for title, found in rows.items():
+        assert found == pytest.approx(ROW_SUMS[name, data][title], abs=1e-6), title
+
+
+def test_all_figures_of_the_paper_are_summed():
+    columns = {(name, column) for name, table in TABLES.items() for column in table.columns}
+    assert columns - set(SUMS) == {("digits", column) for column in TABLES["digits"].columns}  # no table of the paper
+    rows = {(name, row.data) for name, table in TABLES.items() for row in table.rows if row.entries[0].paper}
+    assert rows == set(ROW_SUMS)
+
+
+def summed(entries: Iterable[Entry]) -> tuple[float, float]:
+    """The sums of the paper's means and of its standard deviations."""
+    figures = [entry.paper for entry in entries if entry.paper is not None]
+    return sum(figure.mean for figure in figures), sum(figure.sd or 0 for figure in figures)
 
 
 def test_purity_is_of_larger_trees_than_accuracy():
