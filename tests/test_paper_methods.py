@@ -61,12 +61,11 @@ def test_new_fits_have_the_parameters_of_the_records_in_the_repository():
     here, data = Store(Path(__file__).parents[1] / "results"), load("digits")
     compared = 0
     for cell in {cell for table in TABLES.values() for cell in wanted(table, 1, 1.0)}:
-        if (make := METHODS[cell.method].make) is None:
-            continue
-        now = {"parameters": parameters_of(make(cell, data, CPU))}
         for kept in here.seeds(cell).values():
-            assert other_parameters(kept, now) == []
-            compared += len(set(kept.get("parameters", {})) & set(now["parameters"])) >= 9
+            if "parameters" in kept:
+                now = {"parameters": parameters_of(METHODS[cell.method].make(cell, data, CPU))}
+                assert other_parameters(kept, now) == []
+                compared += len(set(kept["parameters"]) & set(now["parameters"])) >= 9
     assert compared > 90
 
 

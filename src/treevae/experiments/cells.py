@@ -1,8 +1,8 @@
 """A cell: one fit of one method on one data set with one seed, named by what its method takes from the recipe.
 
-What else a fit was told, a method's own defaults say, its record tells as ``parameters``; samples have fingerprints
-there. Neither is in the name: records that differ in them are of one cell, and :func:`of_other_data` and
-:func:`other_parameters` keep them from being averaged.
+The defaults of its estimator, which no recipe names, and the samples are not in the name: the record tells them, as
+``parameters`` and by fingerprints. Records of one cell may so differ in them, and are then kept from being averaged by
+:func:`other_parameters` and :func:`of_other_data`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ..recipes import RECIPES
 FINGERPRINTS = ("train_samples", "test_samples")  # in a record
 SAID = ("note", *FINGERPRINTS)  # of its data
 PARAMETERS = "parameters"  # in a record: all that its estimator was told
-SEED = "random_state"  # among them, in records of earlier versions
 MOST_SCALE = 100  # of a schedule
 HASH = 8  # hexadecimal digits in a file's name
 SEEDS = 10  # behind a figure of the paper
@@ -125,10 +124,10 @@ def of_other_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def other_parameters(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The parameters, without the seed, that two records of a cell both tell and in which they differ.
 
-    A record that does not tell a parameter is not known to differ.
+    A record that does not tell a parameter is not known to differ. Earlier versions told the seed here, too.
     """
     ours, theirs = one.get(PARAMETERS) or {}, other.get(PARAMETERS) or {}
-    return [name for name in ours if name != SEED and name in theirs and ours[name] != theirs[name]]
+    return [name for name in ours if name != "random_state" and name in theirs and ours[name] != theirs[name]]
 
 
 def scaled(data: str, changes: Mapping[str, Any], scale: float) -> dict[str, Any]:
