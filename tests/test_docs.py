@@ -236,8 +236,10 @@ def test_the_first_table_of_the_readme_has_the_trees_of_the_defaults(spread, nam
 
 def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    table = "\n".join(importlib.import_module("ranking").rows())
-    assert f"\n{table}\n" in (ROOT / "docs" / "results.md").read_text()
+    ranking, page = importlib.import_module("ranking"), (ROOT / "docs" / "results.md").read_text()
+    table = "\n".join(ranking.rows())
+    assert f"\n{table}\n" in page
+    assert ranking.by_chance() in " ".join(page.split())
 
 
 def test_the_readmes_gains_over_one_candidate_are_the_recorded_ones(spread):

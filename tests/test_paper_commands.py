@@ -301,6 +301,19 @@ def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
         (("run", "sizes", "--data", "mnist"), "there is no data set 'mnist' in the table sizes; there are fashion"),
         (("run", "sizes", "--method", "agg"), "there is no method 'agg' in the table sizes; there are treevae"),
         (("run", "sizes", "--scale", 0), "--scale 0.0 must be above 0"),
+        *(
+            (
+                (command, "clustering", "--data", "cifar10", "--method", "agg", "--method", "hdbscan"),
+                "there is no row of agg or hdbscan on cifar10 in the table clustering; there are cifar10: vae, "
+                "laddervae, deepect, treevae",
+            )
+            for command in ("run", "show")
+        ),
+        (
+            ("run", "clustering", "--data", "cifar100", "--data", "cifar10", "--method", "agg"),
+            "there is no row of agg on cifar100 or cifar10 in the table clustering; there are cifar100: vae, "
+            "laddervae, deepect, treevae; cifar10: vae, ",
+        ),
     ],
 )
 def test_a_wrong_name_is_refused_in_one_line(arguments, why, tmp_path):

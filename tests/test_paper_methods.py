@@ -16,9 +16,9 @@ from treevae.baselines.deepect import DeepECT
 from treevae.baselines.ladder import VAE, path
 from treevae.baselines.ward import Ward
 from treevae.data import DataSet, load
-from treevae.experiments.cells import Cell, Job
+from treevae.experiments.cells import Cell, Job, other_parameters
 from treevae.experiments.methods import METHODS, Place
-from treevae.experiments.records import record_of_labels
+from treevae.experiments.records import parameters_of, record_of_labels
 from treevae.experiments.running import jobs_of, wanted
 from treevae.experiments.store import Store
 from treevae.experiments.tables import TABLES
@@ -35,7 +35,38 @@ def test_deepect_gives_a_record_for_its_cell():
     assert len(found["test_leaf_by_class"]) == 6  # in one epoch, where the paper has a split in two
     assert set(found["scores_percent"]) == {"DP", "LP", "ACC", "NMI", "ARI"}
     assert np.sum(found["test_leaf_by_class"]) == len(data.x_test)
+    told = {"n_clusters": 6, "latent_dim": 10, "network": "mlp", "likelihood": "bernoulli", "augment": None,
+            "pretrain_epochs": 1, "epochs": 1, "split_every": 0.01, "prune_below": 0.1, "batch_size": 128,
+            "learning_rate": 1e-4, "pretrain_learning_rate": 1e-3}  # fmt: skip
+    assert found["parameters"] == told  # all that it has but device, verbosity and seed
     json.dumps(found)
+
+
+@pytest.mark.parametrize(("name", "told"), [("agg", {"n_clusters": 4}), ("bisecting", {"n_clusters": 4, "n_init": 10})])
+def test_a_record_of_test_samples_tells_all_parameters(name, told):
+    cell = cell_of(3, data="digits", method=name, n_leaves=4)
+    ((_, found),) = METHODS[name].fit(Job((cell,)), load("digits"), CPU)
+    assert found["parameters"] == told
+
+
+def test_a_record_of_treevae_tells_all_parameters_but_the_seed():
+    ((_, found),) = METHODS["treevae"].fit(Job((cell_of(3, SCALE, "digits", **SMALL),)), load("digits"), CPU)
+    named = set(TreeVAE().get_params()) - {"device", "verbose", "random_state"}
+    assert set(found["parameters"]) == named
+    assert (found["parameters"]["learning_rate"], found["parameters"]["epochs"]) == (1e-3, 3)
+
+
+def test_new_fits_have_the_parameters_of_the_records_in_the_repository():
+    """Else `treevae paper run` would refuse to add seeds to them."""
+    here, data = Store(Path(__file__).parents[1] / "results"), load("digits")
+    compared = 0
+    for cell in {cell for table in TABLES.values() for cell in wanted(table, 1, 1.0)}:
+        for kept in here.seeds(cell).values():
+            if "parameters" in kept:
+                now = {"parameters": parameters_of(METHODS[cell.method].make(cell, data, CPU))}
+                assert other_parameters(kept, now) == []
+                compared += len(set(kept["parameters"]) & set(now["parameters"])) >= 9
+    assert compared > 90
 
 
 @pytest.fixture
@@ -106,11 +137,15 @@ def test_latents_give_a_record_for_their_cells(name):
         assert kept["elbo"]["ELBO"] < 0
         assert kept["likelihood"]["draws"] == 4
         assert kept["seed"] == cell.seed
-        fitted = kept["parameters"] | {"depth": kept["parameters"]["max_depth"]}
+        assert kept["parameters"] == parameters_of(method.make(cell, data, CPU))
         of_the_tree = ("n_leaves",) if name != "laddervae-matched" else ("n_leaves", "max_depth", "hidden_dim")
         said = {setting: value for setting, value in cell.settings.items() if setting not in of_the_tree}
-        assert said.items() <= fitted.items()
+        assert said.items() <= kept["parameters"].items()
+        assert kept["parameters"]["epochs"] == (2 if name == "vae" else 4)
+        assert not {"n_leaves", "tree", "random_state"} & set(kept["parameters"])  # which no VAE has, or the seed
+        assert not {"nodes", "train_leaf_sizes"} & set(kept)  # of the one leaf of the model
         assert len(kept["test_leaf_by_class"]) == cell.settings["n_leaves"]  # Ward's method on the latents
+        assert len(Tree.from_json(json.dumps(kept["tree"])).leaves) == cell.settings["n_leaves"]
         assert kept["scores_percent"]["ACC"] > 10
         json.dumps(kept)
     if name == "laddervae-matched":
@@ -165,10 +200,11 @@ def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
         return X[:, seed * 4 :].reshape(len(X), -1)
 
     def fitted(model, X, seeds, **options):
-        return [SimpleNamespace(model_=None, transform=lambda X, seed=seed: latents(X, seed)) for seed in seeds]
+        given = {"model_": None, "get_params": lambda deep: {}}
+        return [SimpleNamespace(**given, transform=lambda X, seed=seed: latents(X, seed)) for seed in seeds]
 
     monkeypatch.setattr(VAE, "fit_seeds", fitted)
-    monkeypatch.setattr("treevae.experiments.records.record", lambda *_: {"test_leaf_by_class": "of one leaf"})
+    monkeypatch.setattr("treevae.experiments.records.record_of_density", lambda *_: {})
     found = dict(METHODS["vae"].fit(Job(tuple(cells)), data, CPU))
     assert list(found) == sorted(cells, key=lambda cell: cell.seed)
     for cell, kept in found.items():

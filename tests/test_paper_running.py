@@ -209,6 +209,45 @@ def test_a_cluster_that_does_not_answer_is_said_at_once(tmp_path, tiny, monkeypa
         )
 
 
+class AuthenticationError(Exception):
+    """As Ray's, which is raised where no token is there."""
+
+
+def refused_by_the_cluster():
+    """As Ray raises it after some twenty tries."""
+    cause = "Failed to connect to GCS. Last connection error: ray.exceptions.AuthenticationError: InvalidAuthToken"
+    try:
+        raise RuntimeError(cause)
+    except RuntimeError as error:
+        raise ConnectionError("Failed to connect to Ray cluster") from error
+
+
+def without_a_token():
+    raise AuthenticationError("Token authentication is enabled but no authentication token was found")
+
+
+def not_a_cluster():
+    raise ConnectionError("Failed to connect to Ray cluster") from RuntimeError("Failed to connect to GCS: timed out")
+
+
+@pytest.mark.parametrize(
+    ("fail", "said"),
+    [
+        (
+            refused_by_the_cluster,
+            "the Ray cluster at auto refuses the login: set RAY_AUTH_MODE=token and give its token",
+        ),
+        (without_a_token, "the Ray cluster at auto refuses the login: set RAY_AUTH_MODE=token and give its token"),
+        (not_a_cluster, "there is no Ray cluster at auto; start one with ray start --head, or use --ray local"),
+    ],
+)
+def test_a_cluster_that_refuses_the_login_is_told_from_none(tmp_path, tiny, monkeypatch, fail, said):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=lambda **_: fail()))
+    options = ("--method", "agg", "--results", tmp_path, "--ray", "auto")
+    (line,) = treevae("paper", "run", "tiny", *options, code=1).splitlines()[1:]
+    assert line.startswith(f"Error: {said}")
+
+
 class RayAtOnce:
     """Stands in for Ray: whatever is sent is done at once, on this machine."""
 

@@ -168,6 +168,11 @@ def test_a_record_of_another_cell_or_with_no_number_anywhere_is_not_written(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_record_whose_parameters_are_no_object_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match=r"is not written: its parameters are no JSON object"):
+        Store(tmp_path).write(cell_of(), {"parameters": [1e-3]})
+
+
 @pytest.mark.parametrize("text", ["", '{"data": "fash', "[1, 2]", "{}", json.dumps({"data": "mnist"}), b"\xff\xfe"])
 def test_a_damaged_record_is_refused_and_left_as_it_is(tmp_path, text):
     here, content = Store(tmp_path), text if isinstance(text, bytes) else text.encode()

@@ -2,16 +2,20 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 from cells import CPU, cell_of, fabricate, treevae
+from scipy.stats import ttest_ind
 
 from treevae import Tree, TreeVAE
+from treevae.baselines.bisecting import Bisecting
 from treevae.data import load
 from treevae.data.sets import SOURCES
 from treevae.experiments import running, showing, tables
-from treevae.experiments.cells import Job
+from treevae.experiments.cells import Job, other_parameters
+from treevae.experiments.chance import Mean, welch
 from treevae.experiments.methods import METHODS
 from treevae.experiments.running import run, wanted
 from treevae.experiments.store import Store
@@ -46,30 +50,119 @@ def test_a_table_holds_together_and_is_rendered(table, tmp_path):
 SUMS = {  # over the rows of a table, of the means and of the standard deviations that are printed in the paper
     ("clustering", "DP"): (1007.41, 46.04),
     ("clustering", "LP"): (1410.62, 37.01),
-    ("clustering", "ACC"): (1205.43, 72.0),
-    ("clustering", "NMI"): (1069.85, 52.0),
+    ("clustering", "ACC"): (1205.43, 72),
+    ("clustering", "NMI"): (1069.85, 52),
     ("generative", "LL"): (-1490.03, 3.63),
     ("generative", "RL"): (1379.07, 4.52),
     ("generative", "ELBO"): (-1524.52, 4.69),
     ("celeba-attributes", "leaf 1"): (234.6, 0),
+    ("celeba-attributes", "leaf 2"): (208.3, 0),
+    ("celeba-attributes", "leaf 3"): (334.9, 0),
+    ("celeba-attributes", "leaf 4"): (265.3, 0),
+    ("celeba-attributes", "leaf 5"): (160.4, 0),
+    ("celeba-attributes", "leaf 6"): (142.6, 0),
+    ("celeba-attributes", "leaf 7"): (177.9, 0),
     ("celeba-attributes", "leaf 8"): (129.4, 0),
     ("sizes", "ACC"): (1331.6, 95.6),
     ("sizes", "NMI"): (1364.9, 59.3),
-    ("sizes", "ELBO"): (-5277.0, 7.7),
+    ("sizes", "ELBO"): (-5277, 7.7),
+    ("matched-ladder", "ACC"): (120, 5.2),
+    ("matched-ladder", "NMI"): (127, 3.4),
     ("matched-ladder", "LL"): (-468.4, 0.2),
+    ("matched-ladder", "RL"): (451.3, 0.6),
+    ("matched-ladder", "ELBO"): (-478.1, 0.7),
+    ("fixed-tree", "ACC"): (98.7, 8.1),
+    ("fixed-tree", "NMI"): (118.8, 7.2),
+    ("fixed-tree", "LL"): (-472.1, 0.5),
     ("fixed-tree", "RL"): (455.4, 0.8),
-    ("contrastive-losses", "NMI"): (96.0, 13.2),
+    ("fixed-tree", "ELBO"): (-480.2, 0.9),
+    ("contrastive-losses", "NMI"): (96, 13.2),
     ("predicted-clusters", "NMI"): (53.12, 1.68),
     ("true-clusters", "NMI"): (40.54, 0.78),
 }
+ROW_SUMS = {  # over the columns, of every row that the paper has, likewise
+    ("clustering", "mnist"): {
+        "Agg": (282.9, 0), "VAE + Agg": (338.9, 10.5), "LadderVAE + Agg": (334.8, 14.1), "DeepECT": (316.9, 19.5),
+        "TreeVAE": (364.1, 18.9)
+    },
+    ("clustering", "fashion"): {
+        "Agg": (216.5, 0), "VAE + Agg": (221.2, 12.4), "LadderVAE + Agg": (233.7, 7.9), "DeepECT": (222.2, 14.1),
+        "TreeVAE": (254.1, 9.1)
+    },
+    ("clustering", "news20"): {
+        "Agg": (97.5, 0), "VAE + Agg": (52, 1.5), "LadderVAE + Agg": (64.2, 2.4), "DeepECT": (60.2, 12.7),
+        "TreeVAE": (123.1, 6.9)
+    },
+    ("clustering", "omniglot5"): {
+        "Agg": (191.6, 0), "VAE + Agg": (201.7, 11), "LadderVAE + Agg": (224.9, 15.5), "DeepECT": (153, 13.8),
+        "TreeVAE": (250.4, 20.8)
+    },
+    ("clustering", "cifar10"): {
+        "VAE + Agg": (43.16, 2.12), "LadderVAE + Agg": (64.88, 1.84), "DeepECT": (30.8, 0.91),
+        "TreeVAE": (183.57, 4.85)
+    },
+    ("clustering", "cifar100"): {
+        "VAE + Agg": (26.41, 0.42), "LadderVAE + Agg": (45.44, 1.17), "DeepECT": (20.93, 2.42),
+        "TreeVAE": (74.22, 2.22)
+    },
+    ("generative", "mnist"): {"VAE": (-119.3, 0.8), "LadderVAE": (-115.3, 1.9), "TreeVAE": (-109.4, 0.6)},
+    ("generative", "fashion"): {"VAE": (-255.9, 1.2), "LadderVAE": (-250.9, 1.7), "TreeVAE": (-247.4, 0.8)},
+    ("generative", "news20"): {"VAE": (-43.35, 0.05), "LadderVAE": (-45.4, 0.08), "TreeVAE": (-58.63, 1.61)},
+    ("generative", "omniglot"): {"VAE": (-131.9, 0.9), "LadderVAE": (-129.9, 1.8), "TreeVAE": (-128.1, 1.4)},
+    ("celeba-attributes", "celeba"): {
+        "Female": (480.6, 0), "Bangs": (123.6, 0), "Blonde": (115.3, 0), "Makeup": (311.9, 0),
+        "Smiling": (395.3, 0), "Hair Loss": (82.2, 0), "Beard": (144.5, 0)
+    },
+    ("sizes", "fashion"): {
+        "base": (-111.8, 6.6), "(A) z of 2": (-147.9, 7.1), "(A) z of 4": (-121.6, 8.8),
+        "(A) z of 16": (-114.8, 7.3), "(A) z of 32": (-112.5, 7.6), "(B) MLPs of 16": (-122.6, 5.9),
+        "(B) MLPs of 32": (-117.1, 6.5), "(B) MLPs of 64": (-113.5, 5.5), "(B) MLPs of 256": (-113.5, 9.2),
+        "(C) z 2…64, MLPs 8…128": (-122.6, 7.5), "(C) z 2…64, MLPs 16…256": (-115.1, 8),
+        "(C) z 4…128, MLPs 8…128": (-119.3, 7.3), "(C) z 4…128, MLPs 16…256": (-112.6, 5.2),
+        "(C) z 8…256, MLPs 16…256": (-116.1, 6.9), "(C) z 8…256, MLPs 32…512": (-117.5, 8.1),
+        "(D) MLPs of 2 layers": (-117.1, 9.1), "(D) MLPs of 3 layers": (-114.7, 7.7),
+        "(E) routers of 1 layer": (-117.3, 6.4), "(E) routers of 3 layers": (-113.4, 7.9),
+        "(F) 5 levels": (-110.8, 7.6), "(F) 7 levels": (-115.3, 8.1), "(F) 8 levels": (-113.4, 8.3)
+    },
+    ("matched-ladder", "fashion"): {"LadderVAE + Agg, as many weights": (-129.1, 4.6), "TreeVAE": (-119.1, 5.5)},
+    ("fixed-tree", "fashion"): {"fixed TreeVAE": (-160.3, 12), "TreeVAE": (-119.1, 5.5)},
+    ("contrastive-losses", "cifar10"): {
+        "both, (A) + (B)": (44.1, 0.7), "(A) routers": (21.7, 4), "(B) bottom-up": (6, 6),
+        "(C) routers, transposed": (23, 1.2), "(D) encoder only": (0.2, 0),
+        "(E) Jensen-Shannon of routers": (1, 1.3)
+    },
+    ("predicted-clusters", "cifar100"): {
+        "10 leaves": (15.99, 0.85), "20 leaves": (17.8, 0.42), "32 leaves": (19.33, 0.41)
+    },
+    ("true-clusters", "cifar100"): {"20 superclasses": (17.8, 0.42), "100 classes": (22.74, 0.36)},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "column"), SUMS)
 def test_no_digit_of_the_papers_figures_has_slipped(name, column):
     place = TABLES[name].columns.index(column)
-    figures = [row.entries[place].paper for row in TABLES[name].rows if row.entries[place].paper is not None]
-    sums = sum(figure.mean for figure in figures), sum(figure.sd or 0 for figure in figures)
-    assert sums == pytest.approx(SUMS[name, column], abs=1e-6)
+    assert summed(row.entries[place] for row in TABLES[name].rows) == pytest.approx(SUMS[name, column], abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "data"), ROW_SUMS)
+def test_no_row_of_the_papers_figures_stands_in_the_place_of_another(name, data):
+    rows = {row.title: summed(row.entries) for row in TABLES[name].rows if row.data == data and row.entries[0].paper}
+    assert list(rows) == list(ROW_SUMS[name, data])
+    for title, found in rows.items():
+        assert found == pytest.approx(ROW_SUMS[name, data][title], abs=1e-6), title
+
+
+def test_all_figures_of_the_paper_are_summed():
+    columns = {(name, column) for name, table in TABLES.items() for column in table.columns}
+    assert columns - set(SUMS) == {("digits", column) for column in TABLES["digits"].columns}  # no table of the paper
+    rows = {(name, row.data) for name, table in TABLES.items() for row in table.rows if row.entries[0].paper}
+    assert rows == set(ROW_SUMS)
+
+
+def summed(entries: Iterable[Entry]) -> tuple[float, float]:
+    """The sums of the paper's means and of its standard deviations."""
+    figures = [entry.paper for entry in entries if entry.paper is not None]
+    return sum(figure.mean for figure in figures), sum(figure.sd or 0 for figure in figures)
 
 
 def test_purity_is_of_larger_trees_than_accuracy():
@@ -150,20 +243,66 @@ def test_a_row_of_the_sizes_changes_what_it_is_called_after():
 
 
 @pytest.mark.parametrize(
-    ("mean", "paper", "better", "mark"),
+    ("ours", "paper", "better", "mark"),
     [
-        (63.64, "63.6±3.3", 1, "="),
-        (63.66, "63.6±3.3", 1, "▲"),
-        (63.5, "63.6±3.3", 1, "▼"),
-        (80.0, "80.3±0.2", -1, "▲"),
-        (80.4, "80.3±0.2", -1, "▼"),
-        (-96.0, "-96.8±0.2", 1, "▲"),
-        (1.0, "–", 1, ""),
-        (1.0, "2.0", 0, ""),
+        ((63.64, 0.1, 3), "63.6±3.3", 1, "="),
+        ((63.66, 0.1, 3), "63.6±3.3", 1, "△"),
+        ((63.5, 0.1, 3), "63.6±3.3", 1, "▽"),
+        ((67.0, 0.1, 3), "63.6±3.3", 1, "▲"),
+        ((60.0, 0.1, 3), "63.6±3.3", 1, "▼"),
+        ((67.0, None, 1), "63.6±3.3", 1, "△"),  # one seed
+        ((60.0, 0.1, 3), "63.6", 1, "▽"),  # no spread in the paper
+        ((79.9, 0.2, 3), "80.3±0.2", -1, "▲"),
+        ((80.8, 0.2, 3), "80.3±0.2", -1, "▼"),
+        ((80.4, 0.2, 3), "80.3±0.2", -1, "▽"),
+        ((-96.0, 0.2, 3), "-96.8±0.2", 1, "▲"),
+        ((2.0, 0.0, 3), "1.0±0.0", 1, "▲"),
+        ((1.0, 0.1, 3), "–", 1, ""),
+        ((1.0, 0.1, 3), "2.0", 0, ""),
     ],
 )
-def test_better_worse_or_the_same_as_printed(mean, paper, better, mark):
-    assert showing.compare(mean, Figure.of(paper), better) == mark
+def test_better_worse_perhaps_or_the_same_as_printed(ours, paper, better, mark):
+    assert showing.compare(Mean(*ours), Figure.of(paper), better) == mark
+
+
+def test_a_method_without_luck_is_surely_better_or_worse():
+    luckless = Mean(63.8, 0.0, 1)
+    for seeded, paper, mark in (
+        (False, "63.7±0.0", "▲"),
+        (False, "63.9±0.0", "▼"),
+        (False, "63.7±0.1", "△"),
+        (False, "63.7", "△"),
+        (True, "63.7±0.0", "△"),
+    ):
+        assert showing.compare(luckless, Figure.of(paper), 1, seeded) == mark
+
+
+def test_welchs_test_knows_how_few_seeds_there_are():
+    ours, theirs = [62.0, 64.0, 67.5], [60.0, 61.0, 59.5, 62.5, 58.0]
+    expected = ttest_ind(ours, theirs, equal_var=False).pvalue
+    assert welch(Mean.of(ours), Mean.of(theirs)) == pytest.approx(expected)
+    assert welch(Mean.of(theirs), Mean.of(ours)) == pytest.approx(expected)
+    assert welch(Mean(64.0, 2.0, 3), Mean(61.0, 2.0, 10)) > 0.05 > welch(Mean(64.0, 2.0, 10), Mean(61.0, 2.0, 10))
+    assert welch(Mean.of([64.0]), Mean.of(theirs)) == welch(Mean.of(ours), Mean(1.0, None, 10)) == 1
+
+
+def test_signs_of_all_marks_are_explained_in_every_form(tmp_path):
+    here = Store(tmp_path)
+    for seed in range(3):
+        fabricate(here, cell_of(seed), ACC=70.0 + seed, NMI=64.0 + seed, ELBO=-245.0 + 0.1 * seed)
+    fabricate(here, cell_of(0, latent_dim=2), ACC=49.0, NMI=51.8, ELBO=-250.0)
+    found = showing.lines(TABLES["sizes"], here, 1.0)
+    assert [one.mark for one in found[0].figures] == ["▲", "△", "▼"]
+    assert [one.mark for one in found[1].figures] == ["▽", "=", "▽"]
+    said = "by Welch's test over seeds (p < 0.05)"
+    assert all(said in form(TABLES["sizes"], found, 1.0) for form in (showing.as_text, showing.as_markdown))
+    latex = showing.as_latex(TABLES["sizes"], found, 1.0)
+    assert latex.isascii()
+    (about,) = [line for line in latex.splitlines() if line.startswith(r"\caption")]
+    assert r"$\uparrow$ better than the paper, $\downarrow$ worse" in about
+    assert r"(p $<$ 0.05); $\nearrow$ $\searrow$ so are the means" in about
+    assert r"$71.0 \pm 1.0$ $\uparrow$ & $63.5 \pm 4.1$ & $65.0 \pm 1.0$ $\nearrow$ &" in latex
+    assert r"$49.0$ $\searrow$ & $49.8 \pm 4.0$ & $51.8$ $=$ &" in latex
 
 
 def test_a_score_is_read_from_a_record_or_is_not_there():
@@ -186,7 +325,7 @@ def test_a_table_with_some_records(tmp_path):
     fabricate(here, cell_of(5, scale=0.1), ACC=1.0)
     text = treevae("paper", "show", "clustering", "--results", tmp_path)
     (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " TreeVAE " in line]
-    cells = ["Fashion TreeVAE 1 or 3", "50.0 ▼ (54.4 ± 2.4)", "70.0 ▼ (71.4 ± 2.0)", "64.0 ± 2.0 ▲ (63.6 ± 3.3)",
+    cells = ["Fashion TreeVAE 1 or 3", "50.0 ▽ (54.4 ± 2.4)", "70.0 ▽ (71.4 ± 2.0)", "64.0 ± 2.0 △ (63.6 ± 3.3)",
              "64.7 ± 0.0 = (64.7 ± 1.4)"]  # fmt: skip
     assert " ".join(row.split()) == " ".join(cells)
     (row,) = [line for line in text.splitlines() if line.split()[:2] == ["Fashion", "Agg"]]
@@ -194,9 +333,9 @@ def test_a_table_with_some_records(tmp_path):
              "60.0 ± 0.0 ▲ (52.6 ± 0.0)"]  # fmt: skip
     assert " ".join(row.split()) == " ".join(cells)
     markdown = (tmp_path / "tables" / "clustering.md").read_text()
-    assert "| Fashion | TreeVAE | 1 or 3 | 50.0 ▼ | 54.4 ± 2.4 |" in markdown
+    assert "| Fashion | TreeVAE | 1 or 3 | 50.0 ▽ | 54.4 ± 2.4 |" in markdown
     latex = (tmp_path / "tables" / "clustering.tex").read_text()
-    assert r"& TreeVAE & 1 or 3 & $50.0$ $\downarrow$ & $54.4 \pm 2.4$ &" in latex
+    assert r"& TreeVAE & 1 or 3 & $50.0$ $\searrow$ & $54.4 \pm 2.4$ &" in latex
     text = treevae("paper", "show", "generative", "--results", tmp_path)
     assert "not recorded" in text
     assert "226.0 ± 0.0 ▲ (226.5 ± 0.3)" in text
@@ -215,7 +354,7 @@ def test_a_table_of_another_scale_says_so(tmp_path):
                    "--markdown", tmp_path / "a.md", "--latex", tmp_path / "b.tex")  # fmt: skip
     said = "Every schedule is 0.1 of the paper's length"
     assert "50.0   (63.5 ± 4.1)" in text  # figures that do not compare have no mark
-    assert "▲" not in text
+    assert not set("▲▼△▽") & set(text)
     assert all(said in one for one in (text, (tmp_path / "a.md").read_text(), (tmp_path / "b.tex").read_text()))
     assert not (tmp_path / "tables").exists()
     text = treevae("paper", "show", "sizes", "--results", tmp_path)
@@ -240,9 +379,6 @@ def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
         Store(tmp_path),
         [cell_of(seed, 1.0, "digits", "bisecting") for seed in (0, 1)],
     )
-    table = Table(
-        "one", "A table of one figure", ("ACC",), (Row("digits", "bisecting", (Entry(SCORES["ACC"], None),)),)
-    )
     for cell, n in zip(cells, (200, 400), strict=True):
         cut = replace(digits, x_test=digits.x_test[:n], y_test=digits.y_test[:n])
         monkeypatch.setattr(running, "_read", lambda name, root, cut=cut: cut)
@@ -254,9 +390,61 @@ def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
     kept = here.read(cells[0])
     assert kept["test_samples"].split()[1] == "200x8x8"
     assert {"train_samples", "source"} <= set(kept)
-    text = showing.as_text(table, showing.lines(table, here, 1.0), 1.0)
+    text = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
     assert "mixed data   (–)" in text
     assert re.search(r"not averaged: seed 0: .*200x8x8 \w+; seed 1: .*360x8x8", text)
+
+
+ONE_FIGURE = Table(
+    "one", "A table of one figure", ("ACC",), (Row("digits", "bisecting", (Entry(SCORES["ACC"], None),)),)
+)
+
+
+def test_fits_with_other_parameters_are_refused_before_they_start_and_not_averaged(tmp_path, monkeypatch):
+    """A default that no recipe names, and so no cell either, has changed between two runs."""
+    here, cells = Store(tmp_path), [cell_of(seed, 1.0, "digits", "bisecting") for seed in range(4)]
+    list(run([Job((cell,)) for cell in cells[:2]], here, CPU))
+    before = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
+    assert re.search(r"\d ± \d", before)
+    monkeypatch.setattr(Bisecting.__init__, "__defaults__", (10, 3, None))
+    with monkeypatch.context() as patch:
+        patch.setattr(Bisecting, "fit", lambda *_: pytest.fail("nothing is to be fitted"))
+        (ended,) = run([Job((cells[2],))], here, CPU)
+    assert ended.why == (
+        "the parameters (n_init: 3) are not those of records in the store that these would be averaged with "
+        "(n_init: 10); name another folder with --results"
+    )
+    (record,) = [found for _, found in METHODS["bisecting"].fit(Job((cells[2],)), load("digits"), CPU)]
+    here.write(cells[2], record)  # as by a process that had begun before
+    text = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
+    assert "mixed parameters   (–)" in text
+    said = "which are not averaged: n_init: 10 (seeds 0, 1), 3 (seed 2); move all but one kind away."
+    assert f"Digits: Bisecting k-means has records of different parameters, {said}" in text
+    here.path(cells[2]).unlink()
+    here.write(cells[2], {name: value for name, value in record.items() if name != "parameters"})
+    text = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
+    assert "mixed" not in text  # one that does not tell its parameters is not known to differ
+    (ended,) = run([Job((cells[3],), {cell.name: "0" for cell in cells[:2]})], here, CPU)
+    assert isinstance(ended, running.Finished)  # those that it differs from are to be replaced
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        (
+            {"parameters": {"a": 1, "b": [2], "random_state": 0}},
+            {"parameters": {"a": 1, "b": [2], "random_state": 1}},
+            [],
+        ),
+        ({"parameters": {"a": 1, "b": [2]}}, {"parameters": {"b": [3], "a": 2}}, ["a", "b"]),
+        ({"parameters": {"a": 1}}, {"parameters": {"b": 3}}, []),
+        ({"parameters": {"a": None}}, {"parameters": {"a": 0}}, ["a"]),
+        ({"parameters": {"a": 1}}, {}, []),
+        ({}, {"parameters": {"a": 1}}, []),
+    ],
+)
+def test_parameters_differ_where_both_records_tell_them(one, other, names):
+    assert other_parameters(one, other) == names
 
 
 def test_trees_with_other_leaves_than_asked_for_are_named(tmp_path):
@@ -309,4 +497,4 @@ def test_attributes_are_of_one_tree(tmp_path):
     (female,) = [line for line in lines if " Female " in line]
     assert female.split()[:5] == ["CelebA", "Female", "1", "90.0", "(97.2)"]
     assert female.endswith("–   (43.7)")
-    assert not any("▲" in line or "±" in line for line in lines)  # nothing to explain
+    assert not set("▲▼△▽±") & set("".join(lines))  # nothing to explain

@@ -11,7 +11,7 @@ import typer
 from .cli_figure import figure
 from .cli_run import make_writable
 from .cli_words import INTERRUPTED, Commands, count, say_written
-from .experiments.cells import STORE, options
+from .experiments.cells import SEEDS, STORE, options
 
 if TYPE_CHECKING:
     from .experiments.cells import Cell, Job
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .experiments.store import Store
     from .experiments.tables import Table
 
-SEEDS = 10  # of the paper
 FIGURES = ("DP", "LP", "ACC", "NMI")
 
 paper = typer.Typer(
@@ -290,9 +289,11 @@ def show_table(
 ) -> None:
     """Show a table: mean ± sd over the seeds in the store, beside the paper's figures.
 
-    Every figure is marked as better (▲) or worse (▼) than the paper's mean, or the same to the digits printed (=). What
-    has no record says "not run", what its record lacks "not recorded". The table is also written in Markdown and in
-    LaTeX, into the store's folder tables, once there is a figure; of some rows only where --markdown or --latex ask.
+    Every figure is marked as better (▲) or worse (▼) than the paper's mean, hollow (△, ▽) where chance may explain it
+    (Welch's test over seeds has p of 0.05 or more, or one side has a single seed), or as the same to the digits printed
+    (=). What has no record says "not run", what its record lacks "not recorded". The table is also written in Markdown
+    and in LaTeX, into the store's folder tables, once there is a figure; of some rows only where --markdown or --latex
+    ask.
 
     \b
     Example:

@@ -1,4 +1,9 @@
-"""A cell: one fit of one method on one data set with one seed, named by all that its record depends on."""
+"""A cell: one fit of one method on one data set with one seed, named by what its method takes from the recipe.
+
+The defaults of its estimator, which no recipe names, and the samples are not in the name: the record tells them, as
+``parameters`` and by fingerprints. Records of one cell may so differ in them, and are then kept from being averaged by
+:func:`other_parameters` and :func:`of_other_data`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,10 @@ from ..recipes import RECIPES
 
 FINGERPRINTS = ("train_samples", "test_samples")  # in a record
 SAID = ("note", *FINGERPRINTS)  # of its data
+PARAMETERS = "parameters"  # in a record: all that its estimator was told
 MOST_SCALE = 100  # of a schedule
 HASH = 8  # hexadecimal digits in a file's name
+SEEDS = 10  # behind a figure of the paper
 STORE = Path("results")  # the folder of records, unless another one is named
 ASIDE = "aside"  # the folder, below that of records or models, of those that were replaced
 
@@ -112,6 +119,15 @@ def of_other_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """
     known = [name for name in FINGERPRINTS if one.get(name) and other.get(name)]
     return any((one.get(name) or "") != (other.get(name) or "") for name in known or ["note"])
+
+
+def other_parameters(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The parameters, without the seed, that two records of a cell both tell and in which they differ.
+
+    A record that does not tell a parameter is not known to differ. Earlier versions told the seed here, too.
+    """
+    ours, theirs = one.get(PARAMETERS) or {}, other.get(PARAMETERS) or {}
+    return [name for name in ours if name != "random_state" and name in theirs and ours[name] != theirs[name]]
 
 
 def scaled(data: str, changes: Mapping[str, Any], scale: float) -> dict[str, Any]:

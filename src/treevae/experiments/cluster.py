@@ -45,8 +45,15 @@ def run_on_ray(
     else:
         try:
             ray.init(address=address, **quiet)
-        except ConnectionError as error:
-            raise _no_cluster(address) from error
+        except Exception as error:
+            if _of_login(error):
+                raise ValueError(
+                    f"the Ray cluster at {address} refuses the login: set RAY_AUTH_MODE=token and give its token in "
+                    "RAY_AUTH_TOKEN, or as the file ~/.ray/auth_token"
+                ) from error
+            if isinstance(error, ConnectionError):
+                raise _no_cluster(address) from error
+            raise
     with ExitStack() as held, ExitStack() as cluster:
         cluster.callback(ray.shutdown)  # before the jobs are let go
         gpus = ray.cluster_resources().get("GPU", 0)
@@ -100,6 +107,11 @@ def _check_somebody_listens(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
     except (OSError, OverflowError) as error:  # the latter of a port above 65535
         raise _no_cluster(address) from error
+
+
+def _of_login(error: Exception) -> bool:
+    """Whether a token is missing or wrong; where a cluster says so, Ray has it in the text of a cause alone."""
+    return "AuthenticationError" in f"{type(error).__name__} {error.__cause__}"
 
 
 def _no_cluster(address: str) -> ValueError:

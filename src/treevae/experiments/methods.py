@@ -1,8 +1,9 @@
 """The methods of the tables by name: on which settings each depends, what one fit serves, and how it is fitted.
 
-Another method is one more entry of METHODS. Its ``fit`` yields a record for each cell of a job; where the scores stand
-in a record is what ``tables`` reads: "scores_percent" with DP, LP, ACC and NMI, "elbo" with ELBO and RL, "likelihood"
-with ll_paper. What a method does not give is left out.
+Another method is one more entry of METHODS. Its ``make`` gives the estimator of a cell, whose parameters are compared
+with those of records in the store before anything is fitted, and stand in the records that its ``fit`` yields, one for
+each cell of a job. Where the scores stand in a record is what ``tables`` reads: "scores_percent" with DP, LP, ACC and
+NMI, "elbo" with ELBO and RL, "likelihood" with ll_paper. What a method does not give is left out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from ..tree import Tree
 from .cells import Cell, Job, scaled
 
 if TYPE_CHECKING:
-    from ..baselines.ladder import LadderVAE
+    from ..baselines.bisecting import Bisecting
+    from ..baselines.deepect import DeepECT
+    from ..baselines.ladder import VAE, LadderVAE
+    from ..baselines.ward import Ward
+    from ..estimator import TreeVAE
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,6 @@ class Place:
 
 
 DRAWS = 1000  # behind an estimate of log p(x), at scale 1
-OF_CLUSTERS = ("scores_percent", "fine_scores_percent", "test_leaf_by_class", "leaf_attributes_percent")
 OF_LATENTS = (
     "latent_dim",
     "hidden_dim",
@@ -51,6 +55,7 @@ OF_LATENTS = (
 )
 DEPTH = {"depth": 5}  # of the paper's LadderVAE and VAE, also where its trees are deeper
 OF_DEEPECT = ("n_leaves", "network", "likelihood", "augment", "contrastive_weight", "batch_size")
+Make = Callable[[Cell, DataSet, Place], Any]
 Fit = Callable[[Job, DataSet, Place], Iterator[tuple[Cell, dict[str, Any]]]]
 
 
@@ -60,6 +65,7 @@ class Method:
 
     name: str
     fit: Fit
+    make: Make | None = None  # the estimator of a cell, whose parameters are so known before it is fitted
     uses: tuple[str, ...] | None = None  # of the recipe's parameters; None is all of them
     own: Mapping[str, Any] = field(default_factory=dict)  # settings that no recipe has
     if_contrastive: tuple[str, ...] = ()  # of these, those that it uses in contrastive experiments alone
@@ -82,17 +88,23 @@ class Method:
         return Cell(data, self.name, used | dict(self.own), float(scale), seed)
 
 
+def make_treevae(cell: Cell, data: DataSet, place: Place) -> TreeVAE:
+    """The TreeVAE of a cell."""
+    from ..estimator import TreeVAE
+
+    settings = dict(cell.settings)
+    if settings.get("tree") is not None:
+        settings["tree"] = Tree.from_json(json.dumps(settings["tree"]))
+    return TreeVAE(**settings, device=place.device, verbose=place.verbose)
+
+
 def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell, from trees that are grown side by side."""
-    from ..estimator import TreeVAE
     from .models import Models
     from .records import record
     from .store import wrong_with
 
-    settings = dict(job.cells[0].settings)
-    if settings.get("tree") is not None:
-        settings["tree"] = Tree.from_json(json.dumps(settings["tree"]))
-    model = TreeVAE(**settings, device=place.device, verbose=place.verbose)
+    model = make_treevae(job.cells[0], data, place)
     with _fewer_leaves_allowed():
         models = model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder)
     by_seed = dict(zip(job.seeds, models, strict=True))
@@ -123,47 +135,59 @@ def _draws(cell: Cell) -> int:
     return max(1, round(DRAWS * cell.scale)) if cell.settings["likelihood"] == "bernoulli" else 0
 
 
-def fit_vae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell of a VAE, and of Ward's method on its latents of the test samples."""
+def make_vae(cell: Cell, data: DataSet, place: Place) -> VAE:
+    """The VAE of a cell."""
     from ..baselines.ladder import VAE
 
-    return _fit_latents(VAE, job, data, place)
+    return VAE(**_of_latents(cell, place), epochs=_epochs(VAE().epochs, cell))
+
+
+def make_laddervae(cell: Cell, data: DataSet, place: Place) -> LadderVAE:
+    """The LadderVAE of a cell."""
+    from ..baselines.ladder import LadderVAE
+
+    return LadderVAE(**_of_latents(cell, place), epochs=_epochs(LadderVAE().epochs, cell))
+
+
+def make_matched(cell: Cell, data: DataSet, place: Place) -> LadderVAE:
+    """As :func:`make_laddervae`, with as many weights as a TreeVAE of the recipe has in training."""
+    return make_laddervae(cell, data, place).set_params(hidden_dim=_matched(cell, data))
+
+
+def _of_latents(cell: Cell, place: Place) -> dict[str, Any]:
+    """What a VAE or a LadderVAE takes from a cell's settings, and where it is fitted."""
+    settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "max_depth")}
+    return {**settings, "device": place.device, "verbose": place.verbose}
+
+
+def fit_vae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell of a VAE, and of Ward's method on its latents of the test samples."""
+    return _fit_latents(make_vae(job.cells[0], data, place), job, data, place)
 
 
 def fit_laddervae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell of a LadderVAE, and of Ward's method on its latents of the test samples."""
-    from ..baselines.ladder import LadderVAE
-
-    return _fit_latents(LadderVAE, job, data, place)
+    return _fit_latents(make_laddervae(job.cells[0], data, place), job, data, place)
 
 
 def fit_matched(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """As :func:`fit_laddervae`, with as many weights as a TreeVAE of the recipe has in training."""
-    from ..baselines.ladder import LadderVAE
-
-    return _fit_latents(LadderVAE, job, data, place, hidden_dim=_matched(job.cells[0], data))
+    return _fit_latents(make_matched(job.cells[0], data, place), job, data, place)
 
 
-def _fit_latents(
-    make: type[LadderVAE], job: Job, data: DataSet, place: Place, **changes: Any
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell, from models that are trained side by side; changes are to the cells' settings."""
+def _fit_latents(model: LadderVAE, job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell, from models that are trained side by side: the model's density, and Ward's tree."""
     from ..baselines.ward import Ward
-    from .records import compared, record
+    from .records import clustering, parameters_of, record_of_density
 
-    first = job.cells[0]
-    settings = {name: value for name, value in first.settings.items() if name not in ("n_leaves", "max_depth")}
-    epochs = _epochs(make().epochs, first)
-    model = make(**settings | changes, epochs=epochs, device=place.device, verbose=place.verbose)
+    draws = _draws(job.cells[0])
     for seed, one in zip(job.seeds, model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder), strict=True):
-        whole = record(one.model_, data, seed, place.command, _draws(first))
-        found = {name: value for name, value in whole.items() if name not in OF_CLUSTERS}  # one leaf is no clustering
+        density = record_of_density(one.model_, parameters_of(one), data, seed, place.command, draws)
         latents = one.transform(data.x_test)
         for cell in job.cells:
-            if cell.seed != seed:
-                continue
-            ward = Ward(cell.settings["n_leaves"]).fit(latents)
-            yield cell, found | {"tree": json.loads(ward.tree_.to_json())} | compared(ward.tree_, ward.labels_, data)
+            if cell.seed == seed:
+                ward = Ward(cell.settings["n_leaves"]).fit(latents)
+                yield cell, density | clustering(ward.tree_, ward.labels_, data)
 
 
 def _matched(cell: Cell, data: DataSet) -> int:
@@ -178,15 +202,14 @@ def _matched(cell: Cell, data: DataSet) -> int:
     return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]), cell.settings["depth"])
 
 
-def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """The record of the cell; learnt from the training samples, the test samples are placed."""
+def make_deepect(cell: Cell, data: DataSet, place: Place) -> DeepECT:
+    """The DeepECT of a cell."""
     from ..baselines.deepect import DeepECT
-    from .records import record_of_labels
 
-    plain, (cell,) = DeepECT(), job.cells
+    plain = DeepECT()
     settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "contrastive_weight")}
     epochs = _epochs(plain.epochs, cell)
-    model = DeepECT(
+    return DeepECT(
         cell.settings["n_leaves"],
         **settings,
         pretrain_epochs=_epochs(plain.pretrain_epochs, cell),
@@ -196,34 +219,57 @@ def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
         random_state=cell.seed,
         verbose=place.verbose,
     )
+
+
+def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """The record of the cell; learnt from the training samples, the test samples are placed."""
+    from .records import parameters_of, record_of_labels
+
+    (cell,) = job.cells
+    model = make_deepect(cell, data, place)
     with _fewer_leaves_allowed():
         model.fit(data.x_train, checkpoint=place.folder)
     labels, device = model.predict(data.x_test), next(model.module_.parameters()).device
-    yield cell, record_of_labels(model.tree_, labels, data, cell.seed, place.command, model.seconds_[-1], device)
+    how = (place.command, model.seconds_[-1], device, parameters_of(model))
+    yield cell, record_of_labels(model.tree_, labels, data, cell.seed, *how)
+
+
+def make_ward(cell: Cell, data: DataSet, place: Place) -> Ward:
+    """Ward's method with the leaves of a cell."""
+    from ..baselines.ward import Ward
+
+    return Ward(cell.settings["n_leaves"])
 
 
 def fit_ward(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell. The test samples themselves are clustered: Ward's method cannot place others."""
-    from ..baselines.ward import Ward
-    from .records import record_of_labels
+    return _fit_test_samples(make_ward, job, data, place)
 
-    for cell in job.cells:
-        began = time.perf_counter()
-        ward = Ward(cell.settings["n_leaves"]).fit(data.x_test)
-        seconds = time.perf_counter() - began
-        yield cell, record_of_labels(ward.tree_, ward.labels_, data, cell.seed, place.command, seconds)
+
+def make_bisecting(cell: Cell, data: DataSet, place: Place) -> Bisecting:
+    """Bisecting k-means with the leaves and the seed of a cell."""
+    from ..baselines.bisecting import Bisecting
+
+    return Bisecting(cell.settings["n_leaves"], random_state=cell.seed)
 
 
 def fit_bisecting(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell, on the test samples, as for Ward's method."""
-    from ..baselines.bisecting import Bisecting
-    from .records import record_of_labels
+    return _fit_test_samples(make_bisecting, job, data, place)
+
+
+def _fit_test_samples(make: Make, job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A record of each cell, from a tree over the test samples."""
+    from .records import parameters_of, record_of_labels
 
     for cell in job.cells:
         began = time.perf_counter()
-        found = Bisecting(cell.settings["n_leaves"], random_state=cell.seed).fit(data.x_test)
-        seconds = time.perf_counter() - began
-        yield cell, record_of_labels(found.tree_, found.labels_, data, cell.seed, place.command, seconds)
+        model = make(cell, data, place).fit(data.x_test)
+        seconds, told = time.perf_counter() - began, parameters_of(model)
+        yield (
+            cell,
+            record_of_labels(model.tree_, model.labels_, data, cell.seed, place.command, seconds, parameters=told),
+        )
 
 
 def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
@@ -246,14 +292,22 @@ def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("treevae", fit_treevae, together=("seed",), keeps_state=True, gpu=True),
-        Method("vae", fit_vae, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True),
+        Method("treevae", fit_treevae, make_treevae, together=("seed",), keeps_state=True, gpu=True),
+        Method("vae", fit_vae, make_vae, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True),
         Method(
-            "laddervae", fit_laddervae, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True
+            "laddervae",
+            fit_laddervae,
+            make_laddervae,
+            uses=OF_LATENTS,
+            own=DEPTH,
+            together=("seed", "n_leaves"),
+            keeps_state=True,
+            gpu=True,
         ),
         Method(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
             "laddervae-matched",
             fit_matched,
+            make_matched,
             uses=(*OF_LATENTS, "max_depth"),
             own=DEPTH,
             together=("seed",),
@@ -261,9 +315,17 @@ METHODS: dict[str, Method] = {
             gpu=True,
         ),
         # its extension by augmented samples is the paper's in the contrastive experiments alone
-        Method("deepect", fit_deepect, uses=OF_DEEPECT, if_contrastive=("augment",), keeps_state=True, gpu=True),
-        Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
-        Method("bisecting", fit_bisecting, uses=("n_leaves",)),
+        Method(
+            "deepect",
+            fit_deepect,
+            make_deepect,
+            uses=OF_DEEPECT,
+            if_contrastive=("augment",),
+            keeps_state=True,
+            gpu=True,
+        ),
+        Method("agg", fit_ward, make_ward, uses=("n_leaves",), seeded=False),
+        Method("bisecting", fit_bisecting, make_bisecting, uses=("n_leaves",)),
         # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too
         Method("hdbscan", fit_hdbscan, uses=(), own={"min_cluster_share": 0.01}, seeded=False, lacks=("DP",)),
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import platform
 import zlib
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 
 from .. import __version__
 from ..data import DataSet
@@ -23,8 +25,10 @@ from ..model.scoring import score_terms
 from ..training.runfolder import fingerprint
 from ..training.samples import Samples, over
 from ..tree import Tree
+from .cells import PARAMETERS
 
 ACTIVE = 0.01  # variance, over samples, of the mean of a latent dimension that is in use
+TOLD_ELSEWHERE = ("device", "verbose", "random_state")  # in a record, or of no effect on it
 
 
 def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 0) -> dict[str, Any]:
@@ -32,30 +36,29 @@ def record(model: TreeVAE, data: DataSet, seed: int, command: str, draws: int = 
 
     Estimates of log p(x) cost as many passes over the test samples as they take ``draws``; with 0 there are none.
     """
-    device = next(model.module_.parameters()).device
     leaves, nodes = model.predict(data.x_test), node_table(model, data.x_test)
-    parameters = {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")}
-    if model.tree is not None:
-        parameters["tree"] = json.loads(model.tree.to_json())
-    found = {
-        **about_data(data),
-        "seed": seed,
-        "command": command,
-        "parameters": parameters,
-        "device": name_of(device),
-        "versions": versions(),
-        "source": source(),
-        "seconds": model.seconds_[-1],
-        "stages": stages(model),
-        "tree": json.loads(model.tree_.to_json()),
-        "n_weights": sum(value.numel() for value in model.module_.parameters()),
-        "elbo": elbo_terms(model, data.x_test),
+    return {
+        **record_of_density(model, parameters_of(model), data, seed, command, draws),
         "train_leaf_sizes": np.bincount(model.labels_, minlength=len(model.tree_.leaves)).tolist(),
         "nodes": nodes,
+        **clustering(model.tree_, leaves, data),
+    }
+
+
+def record_of_density(
+    model: TreeVAE, parameters: Mapping[str, Any], data: DataSet, seed: int, command: str, draws: int = 0
+) -> dict[str, Any]:
+    """As :func:`record`, without tree and leaves: how a model came about, and how well it explains the test samples."""
+    device = next(model.module_.parameters()).device
+    found = {
+        **_origin(data, seed, command, parameters, device, model.seconds_[-1]),
+        "stages": stages(model),
+        "n_weights": sum(value.numel() for value in model.module_.parameters()),
+        "elbo": elbo_terms(model, data.x_test),
     }
     if draws:
         found["likelihood"] = likelihoods(model, data.x_test, draws)
-    return found | compared(model.tree_, leaves, data)
+    return found
 
 
 def record_of_labels(
@@ -66,18 +69,43 @@ def record_of_labels(
     command: str,
     seconds: float,
     device: torch.device | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """All that is worth keeping of a clustering of a data set's test samples, its clusters being leaves or not."""
+    origin = _origin(data, seed, command, parameters, device or torch.device("cpu"), round(seconds, 3))
+    return origin | clustering(tree, labels, data)
+
+
+def _origin(
+    data: DataSet,
+    seed: int,
+    command: str,
+    parameters: Mapping[str, Any] | None,
+    device: torch.device,
+    seconds: float,
+) -> dict[str, Any]:
+    """How a record came about."""
     return {
         **about_data(data),
         "seed": seed,
         "command": command,
-        "device": name_of(device or torch.device("cpu")),
+        **({} if parameters is None else {PARAMETERS: dict(parameters)}),
+        "device": name_of(device),
         "versions": versions(),
         "source": source(),
-        "seconds": round(seconds, 3),
-        "tree": None if tree is None else json.loads(tree.to_json()),
-    } | compared(tree, labels, data)
+        "seconds": seconds,
+    }
+
+
+def parameters_of(model: BaseEstimator) -> dict[str, Any]:
+    """All that an estimator was told and that its record does not tell elsewhere, as JSON has it."""
+    told = {name: value for name, value in model.get_params(deep=False).items() if name not in TOLD_ELSEWHERE}
+    return {name: json.loads(one.to_json()) if isinstance(one, Tree) else one for name, one in told.items()}
+
+
+def clustering(tree: Tree | None, leaves: np.ndarray, data: DataSet) -> dict[str, Any]:
+    """A tree, where there is one, and how the leaves of test samples agree with what a data set knows about them."""
+    return {"tree": None if tree is None else json.loads(tree.to_json())} | compared(tree, leaves, data)
 
 
 def about_data(data: DataSet) -> dict[str, str]:

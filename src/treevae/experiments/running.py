@@ -11,7 +11,7 @@ from typing import Any
 
 from ..data.dataset import DataSet
 from ..training.runfolder import RunLockedError
-from .cells import SAID, Cell, Job, of_other_data, short_hash
+from .cells import PARAMETERS, SAID, Cell, Job, of_other_data, other_parameters, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
 from .tables import Score, Table
@@ -204,17 +204,24 @@ def without_data(names: Iterable[str], root: Path | None) -> dict[str, str]:
 def fit(
     job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """The records of a job, of the same data as those that they will be averaged with."""
-    from .records import about_data
+    """The records of a job, of the same data and parameters as those that they will be averaged with."""
+    from .records import about_data, parameters_of
 
     data = _read(job.data, place.root)
-    ours = about_data(data)
+    told = {} if method.make is None else parameters_of(method.make(job.cells[0], data, place))
+    ours: dict[str, Any] = {**about_data(data), PARAMETERS: told}
     for record in beside:
         if of_other_data(record, ours):
             was, now = (", ".join(one[name] for name in SAID if one.get(name)) for one in (record, ours))
             raise ValueError(
                 f"the data ({now}) are not those of records in the store that these would be averaged with "
                 f"({was or 'the published ones'}); name another folder with --results"
+            )
+        if names := other_parameters(ours, record):
+            now, was = (", ".join(f"{name}: {one[PARAMETERS][name]}" for name in names) for one in (ours, record))
+            raise ValueError(
+                f"the parameters ({now}) are not those of records in the store that these would be averaged with "
+                f"({was}); name another folder with --results"
             )
     for cell, record in method.fit(job, data, place):
         yield cell, record | {"fitted_with_seeds": list(job.seeds)}

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
 from ..tree import Tree
-from .cells import FINGERPRINTS, SAID, STORE, of_other_data, options
+from .cells import FINGERPRINTS, PARAMETERS, SAID, SEEDS, STORE, of_other_data, options, other_parameters
+from .chance import CLEAR, Mean, welch
 from .methods import METHODS
 from .store import DamagedRecordError, Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
 
-NOT_RUN, NOT_RECORDED, DAMAGED, MIXED, NONE = "not run", "not recorded", "damaged", "mixed data", "–"
+NOT_RUN, NOT_RECORDED, DAMAGED, NONE = "not run", "not recorded", "damaged", "–"
+MIXED, MIXED_PARAMETERS = "mixed data", "mixed parameters"
 BETTER, WORSE, SAME = "▲", "▼", "="
-LEGEND = f"{BETTER} better than the paper, {WORSE} worse, {SAME} the same as printed."
+PERHAPS_BETTER, PERHAPS_WORSE = "△", "▽"
+LEGEND = (
+    f"{BETTER} better than the paper, {WORSE} worse, by Welch's test over seeds (p < {CLEAR}); {PERHAPS_BETTER} "
+    f"{PERHAPS_WORSE} so are the means, but chance may explain it, or there is one seed; {SAME} the same as printed."
+)
 SPREAD = "± is one sd over seeds."
 DIGITS = 1  # of figures that the paper does not have
-LATEX_MARKS = {BETTER: r"$\uparrow$", WORSE: r"$\downarrow$", SAME: "$=$"}
-ARROWS = {ord(BETTER): "↑", ord(WORSE): "↓"}  # what every font of LaTeX has
+LATEX_MARKS = {  # what every font of LaTeX has
+    BETTER: r"$\uparrow$",
+    WORSE: r"$\downarrow$",
+    PERHAPS_BETTER: r"$\nearrow$",
+    PERHAPS_WORSE: r"$\searrow$",
+    SAME: "$=$",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ def lines(table: Table, store: Store, scale: float) -> list[Line]:
 
 
 def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> Shown:
-    """A figure: mean and sd over the seeds in the store; at the paper's scale better or worse than the paper's mean."""
+    """A figure: mean and sd over the seeds in the store; at the paper's scale with its mark beside the paper's."""
     paper = NONE if entry.paper is None else _written(entry.paper.mean, entry.paper.sd, entry.paper.digits)
     method = METHODS[row.method]
     try:
@@ -79,15 +89,18 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> S
     notes = tuple(_notes(table, row, entry, scale, records))
     if any(of_other_data(one, other) for one, other in combinations(records.values(), 2)):
         return Shown(MIXED, "", paper, 0, (_mixture(row, records), *notes))
+    if mixed := _mixed_parameters(records):
+        return Shown(MIXED_PARAMETERS, "", paper, 0, (_mixture_of_parameters(row, records, mixed), *notes))
     having = [record for record in records.values() if entry.score.is_in(record)]
     values = [value for value in map(entry.score.read, having) if value is not None]
     if not values:  # not recorded, or of a leaf that is not there or holds no sample
         return Shown(NONE if having else NOT_RECORDED, "", paper, 0, notes)
-    mean = statistics.mean(values)
-    sd = statistics.stdev(values) if len(values) > 1 else None if method.seeded else 0.0
+    ours = Mean.of(values)
+    if ours.sd is None and not method.seeded:
+        ours = ours._replace(sd=0.0)
     digits = DIGITS if entry.paper is None else entry.paper.digits
-    mark = compare(mean, entry.paper, entry.score.better) if scale == 1 else ""
-    return Shown(_written(mean, sd, digits), mark, paper, len(values), notes, _samples(having))
+    mark = compare(ours, entry.paper, entry.score.better, method.seeded) if scale == 1 else ""
+    return Shown(_written(ours.mean, ours.sd, digits), mark, paper, len(values), notes, _samples(having))
 
 
 def remarks(table: Table, found: Sequence[Line]) -> list[str]:
@@ -148,6 +161,27 @@ def _mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
     return f"{row.title} has records of different data, which are not averaged: {each}; move all but one kind away"
 
 
+def _mixed_parameters(records: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    """The parameters in which any two records differ."""
+    pairs = (other_parameters(one, other) for one, other in combinations(records.values(), 2))
+    return list(dict.fromkeys(name for names in pairs for name in names))
+
+
+def _mixture_of_parameters(row: Row, records: Mapping[int, Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Which seeds were fitted with which parameters, of those in which records differ."""
+    each = []
+    for name in names:
+        seeds: dict[str, list[int]] = {}
+        for seed, record in records.items():
+            if name in (told := record.get(PARAMETERS) or {}):
+                seeds.setdefault(json.dumps(told[name]), []).append(seed)
+        each.append(f"{name}: " + ", ".join(f"{value} ({_seeds(of_value)})" for value, of_value in seeds.items()))
+    said = "; ".join(each)
+    return (
+        f"{row.title} has records of different parameters, which are not averaged: {said}; move all but one kind away"
+    )
+
+
 def _leaves(record: Mapping[str, Any]) -> int | None:
     """How many leaves the tree of a record has, that was to have a number of them and is no part of its settings."""
     settings = record.get("settings", {})
@@ -166,13 +200,19 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}" if in_a_row else f"seeds {', '.join(map(str, seeds))}"
 
 
-def compare(mean: float, paper: Figure | None, better: int) -> str:
-    """The mark of a mean beside the paper's: better, worse, or the same once rounded to the paper's digits."""
+def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) -> str:
+    """The mark of a mean beside the paper's: better, worse, perhaps so, or the same once rounded to the paper's digits.
+
+    Of a method that is not seeded one figure tells all, if it has no spread in the paper either.
+    """
     if paper is None or better == 0:
         return ""
-    if f"{mean:.{paper.digits}f}" == f"{paper.mean:.{paper.digits}f}":
+    if f"{ours.mean:.{paper.digits}f}" == f"{paper.mean:.{paper.digits}f}":
         return SAME
-    return BETTER if (mean > paper.mean) == (better > 0) else WORSE
+    without_luck = not seeded and ours.sd == paper.sd == 0
+    sure = without_luck or welch(ours, Mean(paper.mean, paper.sd, SEEDS)) < CLEAR
+    ahead = (ours.mean > paper.mean) == (better > 0)
+    return (BETTER if ahead else WORSE) if sure else (PERHAPS_BETTER if ahead else PERHAPS_WORSE)
 
 
 def caption(table: Table, scale: float) -> str:
@@ -218,7 +258,7 @@ def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
         named = line.data if before is None or before.data != line.data else ""
         figures = (text for one in line.figures for text in (_tex_figure(one.ours, one.mark), _tex_figure(one.paper)))
         rows.append(" & ".join([_tex(named), _tex(line.title), _tex(line.seeds), *figures]) + r" \\")
-    about = f"{caption(table, scale)}. " + " ".join(remarks(table, found)).translate(ARROWS)
+    about = f"{caption(table, scale)}. " + " ".join(remarks(table, found))
     return "\n".join([
         r"\begin{table}",
         rf"\caption{{{_tex(about)}}}",
@@ -252,6 +292,6 @@ def _tex_figure(text: str, mark: str = "") -> str:
 def _tex(text: str) -> str:
     """Plain text with what LaTeX would read as its own escaped."""
     special = {**{sign: f"\\{sign}" for sign in "#%&_${}"}, "\\": r"\textbackslash{}", "^": r"\textasciicircum{}",
-               "~": r"\textasciitilde{}", "±": r"$\pm$", "–": "--", "…": r"\ldots{}",
-               "↑": r"$\uparrow$", "↓": r"$\downarrow$"}  # fmt: skip
+               "~": r"\textasciitilde{}", "±": r"$\pm$", "–": "--", "…": r"\ldots{}", "<": "$<$",
+               **{mark: LATEX_MARKS[mark] for mark in (BETTER, WORSE, PERHAPS_BETTER, PERHAPS_WORSE)}}  # fmt: skip
     return text.translate({ord(sign): written for sign, written in special.items()})

@@ -16,7 +16,7 @@ from ..recipes import RECIPES
 from ..training.checkpoint import parsed
 from ..training.runfolder import RunFolder, RunLockedError
 from ..writing import write_whole
-from .cells import MOST_SCALE, SAID, Cell, Job, place_aside, short_hash
+from .cells import MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
 
 RUNNING = "running"  # the folder of the states
 JOB = "job.json"
@@ -94,11 +94,14 @@ class Store:
         return sorted({float(match[1] or 1) for match in map(form.fullmatch, names) if match})
 
     def of_same_figures(self, job: Job) -> list[dict[str, Any]]:
-        """What the records that those of a job will be averaged with, of its cells with any seed, say of their data."""
+        """What the records that those of a job will be averaged with, of its cells with any seed, say of their fits.
+
+        That is their data and their parameters.
+        """
         cells = {cell.hash: cell for cell in job.cells}.values()
         found = {replace(cell, seed=seed): record for cell in cells for seed, record in self.seeds(cell).items()}
         records = [record for cell, record in found.items() if cell.name not in job.replaces]
-        return [{name: record[name] for name in SAID if record.get(name)} for record in records]
+        return [{name: record[name] for name in (*SAID, PARAMETERS) if record.get(name)} for record in records]
 
     def write(self, cell: Cell, record: dict[str, Any], replaces: str | None = None) -> Written:
         """Keep the record of a cell, and whatever else is there or comes: nothing is written over.
@@ -231,6 +234,8 @@ def wrong_with(record: dict[str, Any]) -> str:
         isinstance(row, list) and all(one is None or _is_number(one) for one in row) for row in attributes.values()
     ):
         return "its leaf_attributes_percent are not rows of numbers"
+    if not isinstance(record.get(PARAMETERS), dict | None):
+        return f"its {PARAMETERS} are no JSON object"
     no_text = [name for name in SAID if not isinstance(record.get(name), str | None)]
     return f"its {no_text[0]} is no text" if no_text else ""
 

@@ -120,16 +120,21 @@ class Table:
     kind: str = "method"  # what its rows are of
 
     def only(self, data: Sequence[str] | None, methods: Sequence[str] | None) -> Table:
-        """The rows of some data sets and methods; None is all. Raises where the table has no such name."""
+        """The rows of some data sets and methods; None is all. Raises where the table has no such name or row."""
         of_rows = {"data set": [row.data for row in self.rows], "method": [row.method for row in self.rows]}
         for given, (what, there) in zip((data, methods), of_rows.items(), strict=True):
             if unknown := [name for name in given or () if name not in there]:
                 names = ", ".join(dict.fromkeys(there))
                 raise ValueError(f"there is no {what} {unknown[0]!r} in the table {self.name}; there are {names}")
-        rows = (
+        rows = tuple(
             row for row in self.rows if row.data in (data or [row.data]) and row.method in (methods or [row.method])
         )
-        return replace(self, rows=tuple(rows))
+        if not rows:
+            of_data = {name: dict.fromkeys(row.method for row in self.rows if row.data == name) for name in data or ()}
+            there_are = "; ".join(f"{name}: {', '.join(there)}" for name, there in of_data.items())
+            wanted = f"{' or '.join(methods or ())} on {' or '.join(of_data)}"
+            raise ValueError(f"there is no row of {wanted} in the table {self.name}; there are {there_are}")
+        return replace(self, rows=rows)
 
 
 SCORES = {
