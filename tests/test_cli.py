@@ -401,7 +401,8 @@ def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> No
     options = ("--data", tmp_path / "x.npy", "--draws", 4, "-o", tmp_path / "score.json")
     said = treevae("score", tmp_path, *options)
     found = json.loads((tmp_path / "score.json").read_text())
-    assert "Scoring 40 of 40 samples of x, 4 draws each" in said
+    assert "Scoring 40 of 40 samples: x; 4 draws each" in said
+    assert "50% done, about " in said
     assert found["elbo"]["ELBO"] == pytest.approx(model.score(images), rel=1e-5)
     assert found["likelihood"]["draws"] == 4
     for bound in ("iwae", "paper"):
@@ -426,7 +427,7 @@ def test_score_finds_the_samples_of_a_run_and_speaks_of_them_in_their_units(data
     frame = pandas.DataFrame(VECTORS, columns=list("abcdef"))
     assert model._units.scale != 1
     assert f"ELBO      {model.score(frame):.2f} nats a sample" in said
-    assert "Scoring 60 of 60 samples of x, 10 draws each" in said
+    assert "Scoring 60 of 60 samples: x; 10 draws each" in said
     assert f"ll_iwae   {model.log_likelihood(frame, 10).mean():.2f} ± " in said
     assert said.splitlines()[-1] == "± is the standard error of the mean over these samples."
     assert "bits" not in said

@@ -50,6 +50,8 @@ def test_some_rows_are_shown_and_the_written_table_stays_whole(tmp_path, tiny):
     assert "Agg" in said
     assert "TreeVAE" not in said
     assert "Wrote" not in said
+    said = treevae("paper", "show", "tiny", "--method", "agg", *options)
+    assert "No file was written, as these are some rows" in said
     said = treevae("paper", "show", "tiny", "--method", "agg", "--markdown", tmp_path / "some.md", *options)
     assert said.splitlines()[-1] == f"Wrote {tmp_path / 'some.md'}"
     assert "TreeVAE" not in (tmp_path / "some.md").read_text()
@@ -271,10 +273,11 @@ def test_a_fit_that_fails_is_named_and_the_command_says_so_at_the_end(tmp_path, 
 
 def test_data_that_are_not_there_are_said_once(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
-    said = treevae("paper", "run", "clustering", "--data", "mnist", "--method", "agg", "--results", tmp_path, code=1)
-    assert said.count("no folder of data sets is named") == 1  # and not once for each fit
-    assert "no data: mnist: " in said
-    assert "Cells not fitted for want of data: 2." in said
+    both = ("--data", "mnist", "--data", "fashion")
+    said = treevae("paper", "run", "clustering", *both, "--method", "agg", "--results", tmp_path, code=1)
+    assert said.count("no folder of data sets is named") == 1  # and not once for each fit or set
+    assert "no data: mnist, fashion: " in said
+    assert "Cells not fitted for want of data: 4." in said
     options = ("--method", "agg", "--results", tmp_path, "--root", tmp_path)
     said = treevae("paper", "run", "clustering", *options, "--data", "fashion", code=1)
     assert "no data: fashion: it is not below the folder of data sets; get it with: treevae data fashion" in said

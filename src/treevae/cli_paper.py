@@ -120,7 +120,9 @@ def run_table(
 
     The seeds of a cell are fitted side by side, which on a GPU takes little longer than one. Nothing is run twice: what
     is in the store is skipped, and after a crash, a kill or Ctrl-C the same command goes on where it was (fits of agg,
-    bisecting and hdbscan, which keep no state, start anew). A short look at everything is --scale 0.1. A record that
+    bisecting and hdbscan, which keep no state, start anew). A short look at everything is --scale 0.1; the whole of a
+    table takes days on a GPU, so name data sets and methods. In a clone of treevae the folder results holds the
+    project's own records: name another with --results. A record that
     lacks a score of the table (its cell was run for another one, or by an earlier version) is named and left; with
     --again its cell is fitted anew, and once that is done the record before is kept in the folder aside.
 
@@ -132,11 +134,11 @@ def run_table(
 
     \b
     Example:
-      treevae paper run digits --seeds 2 --scale 0.1
-      treevae paper run clustering --data fashion --method treevae --root ~/data
-      treevae paper run sizes --seeds 3 --scale 0.1
-      treevae paper run digits --method treevae --seeds 3 --scale 0.1 --models models
-      treevae paper run clustering --ray local
+      treevae paper run digits --seeds 2 --scale 0.1 --results tries
+      treevae paper run clustering --data fashion --method agg --root ~/data --results tries
+      treevae paper run clustering --data fashion --method treevae --seeds 3 --root ~/data --results mine
+      treevae paper run digits --method treevae --seeds 3 --scale 0.1 --results tries --models models
+      treevae paper run digits --seeds 2 --scale 0.1 --results tries --ray local
     """
     from .experiments.cluster import run_on_ray
     from .experiments.methods import Place
@@ -191,14 +193,15 @@ def run_table(
 
 
 def _with_data(cells: list[Cell], root: Path | None) -> list[Cell]:
-    """Those cells whose data set is on this machine; of the others a line for each data set."""
+    """Those cells whose data set is on this machine; of the others a line for each reason."""
     from .experiments.running import without_data
 
     missing = without_data((cell.data for cell in cells), root)
     if missing and root is not None and not root.is_dir():
         raise ValueError(f"there is no folder {root}: name that of the data sets with --root")
-    for name, why in missing.items():
-        typer.secho(f"no data: {name}: {why}", fg="red", err=True)
+    for why in dict.fromkeys(missing.values()):
+        names = ", ".join(name for name, its in missing.items() if its == why)
+        typer.secho(f"no data: {names}: {why}", fg="red", err=True)
     return [cell for cell in cells if cell.data not in missing]
 
 
@@ -320,6 +323,8 @@ def show_table(
         if written := [file for file in (markdown, latex) if file is not None]:
             typer.echo("")
             say_written(written)
+        else:
+            typer.echo("\nNo file was written, as these are some rows; --markdown FILE or --latex FILE writes them.")
     else:
         others = store.scales({row.data for row in chosen.rows})
         shows = " or ".join(f"treevae paper show {table}{options(results, other)}" for other in others)

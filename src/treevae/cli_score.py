@@ -49,6 +49,7 @@ def score(
     from sklearn.utils import resample
 
     from .experiments.records import explained
+    from .progress import Progress
     from .subject import subject_of
     from .writing import write_whole
 
@@ -56,8 +57,9 @@ def score(
     X, n = subject.X, subject.X.shape[0]
     if most is not None and most < n:
         X = resample(X, replace=False, n_samples=most, random_state=0)
-    typer.echo(f"Scoring {X.shape[0]:,} of {count(n, 'sample')} of {subject.title}, {count(draws, 'draw')} each …")
-    found = explained(model, X, draws)
+    typer.echo(f"Scoring {X.shape[0]:,} of {count(n, 'sample')}: {subject.title}; {count(draws, 'draw')} each")
+    with Progress(wanted=True) as progress:
+        found = explained(model, X, draws, lambda done: progress.at(done, "scoring", f"{count(draws, 'draw')} each"))
     typer.echo("\n".join(_lines(found)))
     if out is not None:
         write_whole(out, json.dumps(found, indent=1) + "\n")

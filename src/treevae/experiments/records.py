@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ..training.samples import Samples, over
 from ..tree import Tree
 from .cells import PARAMETERS
 
+PARTS = 10  # in which samples are scored, each with a sign of progress
 ACTIVE = 0.01  # variance, over samples, of the mean of a latent dimension that is in use
 TOLD_ELSEWHERE = ("device", "verbose", "random_state")  # in a record, or of no effect on it
 
@@ -160,15 +162,27 @@ def scores(tree: Tree | None, leaves: np.ndarray, y: np.ndarray) -> dict[str, fl
     }
 
 
-def explained(model: TreeVAE, X: Any, draws: int) -> dict[str, Any]:
-    """How well a model explains samples, of which the fingerprint is as the model sees them; and where it was asked."""
+def explained(model: TreeVAE, X: Any, draws: int, at: Callable[[float], None]) -> dict[str, Any]:
+    """How well a model explains samples, of which the fingerprint is as the model sees them; and where it was asked.
+
+    ``at`` is told how much is done, from 0 to 1.
+    """
+    n = X.shape[0]
+    terms, estimates = dict[str, float](), []
+    bounds = np.linspace(0, n, min(n, PARTS) + 1).round().astype(int)
+    for first, last in pairwise(bounds.tolist()):
+        part = X[first:last]
+        for name, mean in elbo_terms(model, part).items():
+            terms[name] = terms.get(name, 0.0) + mean * (last - first) / n
+        estimates.append(model._log_likelihoods(part, draws, list(BOUNDS)))
+        at(last / n)
     return {
         "samples": fingerprint(model._to_model(X)),
         "device": name_of(next(model.module_.parameters()).device),
         "versions": versions(),
         "source": source(),
-        "elbo": elbo_terms(model, X),
-        "likelihood": likelihoods(model, X, draws),
+        "elbo": terms,
+        "likelihood": _likelihoods(model, X, draws, np.concatenate(estimates)),
     }
 
 
@@ -190,8 +204,12 @@ def likelihoods(model: TreeVAE, X: Any, draws: int) -> dict[str, Any]:
     standard deviation over the root of their number; None of a single one. How far a bound lies below log p(x) is no
     part of it. Images in [0, 1] under a Gaussian also have the importance-weighted bound in bits per dimension.
     """
+    return _likelihoods(model, X, draws, model._log_likelihoods(X, draws, list(BOUNDS)))
+
+
+def _likelihoods(model: TreeVAE, X: Any, draws: int, estimates: np.ndarray) -> dict[str, Any]:
     found: dict[str, Any] = {"draws": draws}
-    for bound, values in zip(BOUNDS, model._log_likelihoods(X, draws, list(BOUNDS)).astype(np.float64).T, strict=True):
+    for bound, values in zip(BOUNDS, estimates.astype(np.float64).T, strict=True):
         error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
         found[f"ll_{bound}"] = {"mean": float(values.mean()), "standard_error": error}
     if model._form.is_image and model.module_.arch.likelihood != "bernoulli" and _in_unit_range(model._to_model(X)):
