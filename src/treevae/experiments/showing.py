@@ -217,15 +217,30 @@ def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) 
 
 def caption(table: Table, scale: float) -> str:
     """The title, and the scale if it is not the paper's."""
-    short = "" if scale == 1 else f". Every schedule is {scale:g} of the paper's length, so the figures do not compare"
-    return table.title + short
+    if scale == 1:
+        return table.title
+    length = "the paper's length, so the figures do not compare" if table.has_paper else "its whole length"
+    return f"{table.title}. Every schedule is {scale:g} of {length}"
+
+
+def _beside(table: Table, ours: Iterable[str], papers: Iterable[str]) -> list[str]:
+    """Our cells of a row, each followed by the paper's; by none where the paper has no figure of the table."""
+    pairs = zip(ours, papers, strict=True)
+    return [cell for pair in pairs for cell in (pair if table.has_paper else pair[:1])]
 
 
 def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table for a terminal: our figure, its mark, and the paper's in brackets."""
-    head = ["data", table.kind, "seeds", *(f"{column} (paper)" for column in table.columns)]
+
+    def with_paper(ours: str, paper: str) -> str:
+        return f"{ours} ({paper})" if table.has_paper else ours
+
+    head = ["data", table.kind, "seeds", *(with_paper(column, "paper") for column in table.columns)]
     body = [
-        [line.data, line.title, line.seeds, *(f"{one.ours} {one.mark or ' '} ({one.paper})" for one in line.figures)]
+        [
+            *(line.data, line.title, line.seeds),
+            *(with_paper(f"{one.ours} {one.mark or ' '}", one.paper) for one in line.figures),
+        ]
         for line in found
     ]
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
@@ -238,9 +253,12 @@ def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
 
 def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table in Markdown, the paper's figures in columns of their own."""
-    head = ["data", table.kind, "seeds", *(name for column in table.columns for name in (column, "paper"))]
+    head = ["data", table.kind, "seeds", *_beside(table, table.columns, ["paper"] * len(table.columns))]
     body = [
-        [line.data, line.title, line.seeds, *(text for one in line.figures for text in (_marked(one), one.paper))]
+        [
+            *(line.data, line.title, line.seeds),
+            *_beside(table, map(_marked, line.figures), (one.paper for one in line.figures)),
+        ]
         for line in found
     ]
     rows = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *body)]
@@ -249,21 +267,23 @@ def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
 
 def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
     """The table in LaTeX, with the booktabs package."""
-    head = ["Data", table.kind.capitalize(), "Seeds", *(name for column in table.columns for name in (column, "paper"))]
+    columns = _beside(table, table.columns, ["paper"] * len(table.columns))
+    head = ["Data", table.kind.capitalize(), "Seeds", *columns]
     rows = [" & ".join(map(_tex, head)) + r" \\", r"\midrule"]
     for before, line in pairwise([None, *found]):
         assert line is not None
         if before is not None and before.data != line.data:
             rows.append(r"\midrule")
         named = line.data if before is None or before.data != line.data else ""
-        figures = (text for one in line.figures for text in (_tex_figure(one.ours, one.mark), _tex_figure(one.paper)))
+        ours = (_tex_figure(one.ours, one.mark) for one in line.figures)
+        figures = _beside(table, ours, (_tex_figure(one.paper) for one in line.figures))
         rows.append(" & ".join([_tex(named), _tex(line.title), _tex(line.seeds), *figures]) + r" \\")
     about = f"{caption(table, scale)}. " + " ".join(remarks(table, found))
     return "\n".join([
         r"\begin{table}",
         rf"\caption{{{_tex(about)}}}",
         r"\centering",
-        rf"\begin{{tabular}}{{lll{'rr' * len(table.columns)}}}",
+        rf"\begin{{tabular}}{{lll{'r' * len(columns)}}}",
         r"\toprule",
         *rows,
         r"\bottomrule",

@@ -119,6 +119,11 @@ class Table:
     one_seed: bool = False  # its figures are of a single tree
     kind: str = "method"  # what its rows are of
 
+    @property
+    def has_paper(self) -> bool:
+        """Whether the paper has any of its figures."""
+        return any(entry.paper is not None for row in self.rows for entry in row.entries)
+
     def only(self, data: Sequence[str] | None, methods: Sequence[str] | None) -> Table:
         """The rows of some data sets and methods; None is all. Raises where the table has no such name or row."""
         of_rows = {"data set": [row.data for row in self.rows], "method": [row.method for row in self.rows]}
