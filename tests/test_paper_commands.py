@@ -290,7 +290,7 @@ def test_without_its_data_no_record_is_put_aside(tmp_path):
 def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
     options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
-    assert ": all 6. Next" in treevae("paper", "run", "digits", *options)
+    assert ": all 7. Next" in treevae("paper", "run", "digits", *options)
     assert "not run" not in treevae("paper", "show", "digits", *options[2:6])
 
 

@@ -16,7 +16,7 @@ from treevae.baselines.deepect import DeepECT
 from treevae.baselines.ladder import VAE, path
 from treevae.baselines.ward import Ward
 from treevae.data import DataSet, load
-from treevae.experiments.cells import Cell, Job
+from treevae.experiments.cells import Job
 from treevae.experiments.methods import METHODS, Place
 from treevae.experiments.records import record_of_labels
 from treevae.experiments.running import jobs_of, wanted
@@ -82,15 +82,17 @@ def test_a_method_gives_a_record_for_its_cells(name):
 
 
 @pytest.mark.parametrize(
-    ("share", "counts"), [(0.1, [[10, 0], [20, 0], [0, 60], [0, 60]]), (0.3, [[30, 0], [0, 60], [0, 60]])]
+    ("n_noise", "counts"), [(10, [[10, 0], [20, 0], [0, 60], [0, 60]]), (0, [[20, 0], [0, 60], [0, 60]])]
 )
-def test_hdbscan_has_clusters_of_a_share_of_the_samples_and_noise_is_one_more(share, counts):
+def test_hdbscan_has_no_settings_and_its_noise_is_one_more_cluster(n_noise, counts):
     chance = np.random.default_rng(0)
     groups = [chance.normal(centre, 0.01, (n, 2)) for centre, n in ((0, 60), (5, 60), (10, 20))]
-    noise = 1000 * chance.normal(size=(10, 2))
-    x, y = np.concatenate([*groups, noise]), np.repeat([1, 0], [120, 30])
-    cell = Cell("digits", "hdbscan", {"min_cluster_share": share}, 1.0, 0)
+    noise = 1000 * chance.normal(size=(n_noise, 2))
+    x, y = np.concatenate([*groups, noise]), np.repeat([1, 0], [120, 20 + n_noise])
+    cell = cell_of(data="digits", method="hdbscan")
+    assert cell.settings == {}  # scikit-learn's defaults
     ((_, found),) = METHODS["hdbscan"].fit(Job((cell,)), DataSet("made up", x, y, x, y, ("few", "many")), Place())
+    assert found["noise_samples"] == n_noise
     assert found["test_leaf_by_class"] == counts  # noise first
 
 

@@ -236,11 +236,12 @@ def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, d
     x = np.asarray(data.x_test, dtype=np.float64).reshape(len(data.x_test), -1)
     for cell in job.cells:
         began = time.perf_counter()
-        least = max(2, round(cell.settings["min_cluster_share"] * len(x)))
-        labels = HDBSCAN(min_cluster_size=least, copy=True).fit_predict(x)
-        _, labels = np.unique(labels, return_inverse=True)
+        labels = HDBSCAN(copy=True).fit_predict(x)  # what it does by default, without a warning
         seconds = time.perf_counter() - began
-        yield cell, record_of_labels(None, labels, data, cell.seed, place.command, seconds)
+        noise = int((labels < 0).sum())
+        _, labels = np.unique(labels, return_inverse=True)  # noise, where there is some, comes first
+        found = record_of_labels(None, labels, data, cell.seed, place.command, seconds)
+        yield cell, found | {"noise_samples": noise}
 
 
 METHODS: dict[str, Method] = {
@@ -264,7 +265,7 @@ METHODS: dict[str, Method] = {
         Method("deepect", fit_deepect, uses=OF_DEEPECT, if_contrastive=("augment",), keeps_state=True, gpu=True),
         Method("agg", fit_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, uses=("n_leaves",)),
-        # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too
-        Method("hdbscan", fit_hdbscan, uses=(), own={"min_cluster_share": 0.01}, seeded=False, lacks=("DP",)),
+        # by scikit-learn's defaults, as one would try it first
+        Method("hdbscan", fit_hdbscan, uses=(), seeded=False, lacks=("DP",)),
     )
 }

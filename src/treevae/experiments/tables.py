@@ -222,6 +222,7 @@ digits laddervae – – – –
 digits deepect – – – –
 digits agg – – – –
 digits bisecting – – – –
+digits hdbscan – – – –
 """
 
 # -- ablations ----------------------------------------------------------------------------------------------------
