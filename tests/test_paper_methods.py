@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from cells import CPU, SCALE, SMALL, cell_of
+from sklearn.cluster import BisectingKMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from treevae import Tree, TreeVAE
@@ -240,9 +242,44 @@ def test_bisecting_k_means_halves_the_widest_cluster():
     assert (found.predict(X) == found.labels_).all()
     assert (found.predict(centres)[group] == found.labels_).all()
     assert (Bisecting(4, random_state=0).fit(X).labels_ == found.labels_).all()
-    assert len(Bisecting(5, random_state=0).fit(X[:1].repeat(9, 0)).tree_.leaves) == 1  # nothing differs
-    with pytest.raises(ValueError, match=r"n_clusters=0 must be a whole number from 1 to 100"):
-        Bisecting(0).fit(X)
+
+
+def blobs(dtype):
+    """Six groups, well apart, in a plane."""
+    centres = np.array([[0, 0], [0, 3], [20, 0], [20, 4], [60, 0], [60, 9]])
+    return (centres.repeat(500, 0) + np.random.default_rng(0).normal(0, 0.2, (3000, 2))).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bisecting_k_means_is_scikit_learns(dtype):
+    X = blobs(dtype)
+    for k in range(1, 7):
+        theirs = BisectingKMeans(k, n_init=10, random_state=0, bisecting_strategy="biggest_inertia").fit(X)
+        assert adjusted_rand_score(Bisecting(k, random_state=1).fit(X).labels_, theirs.labels_) == 1
+
+
+@pytest.mark.parametrize("offset", [1e5, -1e5, 1e9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bisecting_k_means_is_the_same_far_from_zero(dtype, offset):
+    far = (1e-5 * abs(offset) * blobs(np.float64) + offset).astype(dtype)  # a group is 25 of float32's steps wide
+    found = Bisecting(6, random_state=0).fit(far)
+    assert adjusted_rand_score(np.arange(6).repeat(500), found.labels_) == 1
+    assert (found.predict(far) == found.labels_).all()
+    for other in (np.float32, np.float64):
+        assert (found.predict(far[:5].astype(other)) == found.labels_[:5]).all()
+
+
+def test_bisecting_k_means_tells_times_a_minute_apart():
+    times = np.array([[1_700_000_000], [1_700_000_060]])
+    assert {*Bisecting(2, random_state=0).fit_predict(times)} == {0, 1}
+
+
+def test_bisecting_k_means_tells_that_there_are_fewer_clusters():
+    X = np.arange(3.0)[:, None].repeat(4, 0)
+    with pytest.warns(ConvergenceWarning, match="leaves in the tree: 3, fewer than n_clusters=5"):
+        found = Bisecting(5, random_state=0).fit(X)
+    assert len(found.tree_.leaves) == 3
+    assert adjusted_rand_score(X[:, 0], found.labels_) == 1
 
 
 def test_bisecting_k_means_keeps_the_best_of_its_starts():

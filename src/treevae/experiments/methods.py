@@ -221,7 +221,8 @@ def fit_bisecting(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell,
 
     for cell in job.cells:
         began = time.perf_counter()
-        found = Bisecting(cell.settings["n_leaves"], random_state=cell.seed).fit(data.x_test)
+        with _fewer_leaves_allowed():
+            found = Bisecting(cell.settings["n_leaves"], random_state=cell.seed).fit(data.x_test)
         seconds = time.perf_counter() - began
         yield cell, record_of_labels(found.tree_, found.labels_, data, cell.seed, place.command, seconds)
 
