@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 from cells import CPU, SCALE, SMALL, cell_of
-from sklearn.cluster import BisectingKMeans
+from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from treevae import Tree, TreeVAE
 from treevae.baselines.bisecting import Bisecting
@@ -267,6 +268,19 @@ def test_bisecting_k_means_is_the_same_far_from_zero(dtype, offset):
     assert (found.predict(far) == found.labels_).all()
     for other in (np.float32, np.float64):
         assert (found.predict(far[:5].astype(other)) == found.labels_[:5]).all()
+
+
+def test_bisecting_k_means_adds_up_in_one_order_whatever_the_number_of_threads(monkeypatch):
+    threads, fit = set(), KMeans.fit
+
+    def noted(self, X):
+        threads.update(pool["num_threads"] for pool in threadpool_info())
+        return fit(self, X)
+
+    monkeypatch.setattr(KMeans, "fit", noted)
+    with threadpool_limits(2):
+        Bisecting(3, random_state=0).fit(blobs(np.float32))
+    assert threads == {1}
 
 
 def test_bisecting_k_means_tells_times_a_minute_apart():

@@ -11,6 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from ..parameters import whole_number
 from ..tree import Tree
@@ -96,7 +97,8 @@ class _Split:
 
     def __init__(self, X: np.ndarray, kmeans: KMeans) -> None:
         self._mean = _mean(X)
-        self.kmeans = kmeans.fit(X - self._mean)
+        with threadpool_limits(1):  # threads would add up in any order
+            self.kmeans = kmeans.fit(X - self._mean)
 
     def side(self, X: np.ndarray) -> np.ndarray:
         """0 or 1 for each sample: the mean that is nearer."""
