@@ -58,7 +58,7 @@ MAY_USE = {
         "cli_run",
     },
     "cli_view": {"view", "subject", "serve", "cli_words", "cli_run"},
-    "cli_score": {"writing", "experiments", "subject", "cli_words", "cli_run"},
+    "cli_score": {"writing", "progress", "experiments", "subject", "cli_words", "cli_run"},
     "cli_figure": {"data", "view", "experiments", "cli_run", "cli_words"},
     "cli_paper": {"writing", "parameters", "experiments", "cli_run", "cli_words", "cli_figure"},
     "cli": {

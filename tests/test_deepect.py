@@ -213,6 +213,8 @@ def test_parameters_are_scikit_learns() -> None:
         ("epochs", 0, "epochs=0 must be"),
         ("split_every", 0, "split_every=0 must be"),
         ("prune_below", 0, "prune_below=0 must be a positive number"),
+        ("prune_below", True, "prune_below=True must be a positive number"),
+        ("pretrain_epochs", True, "pretrain_epochs=True must be a whole number of at least 0"),
         ("learning_rate", "fast", "learning_rate='fast' must be"),
         ("pretrain_learning_rate", np.inf, "pretrain_learning_rate=inf must be"),
         ("network", "transformer", "network='transformer'; allowed are"),

@@ -23,7 +23,7 @@ from treevae.baselines.embedded_tree import (
     squared_sums,
 )
 from treevae.model.networks import Architecture
-from treevae.training.events import LeafChosen, LeafDied
+from treevae.training.events import EmbeddingEpochEnded, LeafChosen, LeafDied
 from treevae.training.loop import Training
 from treevae.training.plan import Stage
 from treevae.training.samples import Samples
@@ -274,6 +274,25 @@ def test_a_state_of_any_pause_leads_to_the_same_end(
     done.restore(*whole.state())
     assert list(done.events()) == []
     assert done.module.fixed_norms
+
+
+def test_norms_stay_as_pre_training_left_them() -> None:
+    growth = growth_of(GROUPS)
+
+    def now() -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in growth.module.state_dict().items()}
+
+    states = {"": now()}  # at the last end of an epoch of each stage
+    for happened in growth.events():
+        if happened is not None and isinstance(happened[1], EmbeddingEpochEnded):
+            states[happened[1].stage] = now()
+    first, learnt, end = states.values()
+    norms = [name for name in first if "running" in name]
+    assert norms
+    assert not any(torch.equal(first[name], learnt[name]) for name in norms)
+    assert all(torch.equal(learnt[name], end[name]) for name in norms)
+    weights = [name for name, _ in growth.module.named_parameters()]
+    assert not any(torch.equal(learnt[name], end[name]) for name in weights)  # these are learnt on
 
 
 def test_samples_that_do_not_fit_on_the_device_make_no_difference() -> None:

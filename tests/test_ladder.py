@@ -1,6 +1,7 @@
 """The VAE and the LadderVAE: paths instead of trees, with the paper's schedule."""
 
 import dataclasses
+import re
 from functools import partial
 
 import numpy as np
@@ -147,13 +148,32 @@ def test_words_of_scikit_learn(ladder):
         np.testing.assert_array_equal(found, ladder.model_.log_likelihood(X[:3], 2, bound))
 
 
-def test_what_is_refused():
-    with pytest.raises(ValueError, match=r"depth=0 must be .* use VAE"):
-        LadderVAE(0).fit(X)
-    with pytest.raises(ValueError, match=r"depth=-1 must be"):
-        VAE(-1).fit(X)
-    with pytest.raises(ValueError, match="epochs=0"):
-        VAE(epochs=0).fit(X)
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (LadderVAE(0), "depth=0 must be a whole number from 1 to 99; use VAE for one latent"),
+        (LadderVAE(200), "depth=200 must be a whole number from 1 to 99; use VAE for one latent"),
+        (LadderVAE(True), "depth=True must be a whole number from 1 to 99; use VAE for one latent"),
+        (VAE(-1), "depth=-1 must be a whole number from 0 to 99"),
+        (VAE(True), "depth=True must be a whole number from 0 to 99"),
+        (VAE(100), "depth=100 must be a whole number from 0 to 99"),
+        (
+            LadderVAE(5, latent_dim=[8] * 3),
+            "latent_dim=[8, 8, 8] has 3 sizes; give one number, or 6 of them for depth=5",
+        ),
+        (VAE(2, latent_dim=[3, 4]), "latent_dim=[3, 4] has 2 sizes; give one number, or 3 of them for depth=2"),
+        (VAE(2, hidden_dim=[3]), "hidden_dim=[3] has 1 sizes; give one number, or 2 of them for depth=2"),
+        (LadderVAE(2, hidden_dim=True), "hidden_dim=True must be a whole number of at least 1"),
+        (VAE(epochs=0), "epochs=0 must be a whole number of at least 1"),
+        (VAE(learning_rate=True), "learning_rate=True must be a positive number"),
+    ],
+)
+def test_parameters_are_refused_by_the_names_they_have_here(model, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        model.fit(X)
+
+
+def test_samples_are_refused_in_the_models_name():
     with pytest.raises(ValueError, match=r"X has 5 features, but VAE is expecting 6 features"):
         VAE(epochs=1, hidden_dim=4, batch_size=8).fit(np.zeros((8, 6)) + np.arange(8)[:, None]).transform(
             np.zeros((8, 5))

@@ -63,7 +63,7 @@ def test_list_counts_as_many_seeds_as_are_wanted():
     records = Path(__file__).parents[1] / "results"
     said = treevae("paper", "list", "--seeds", 2, "--results", records)
     (row,) = [line for line in said.splitlines() if line.startswith("digits ")]
-    assert row.split()[1:4] == ["11", "of", "11"]
+    assert row.split()[1:4] == ["12", "of", "12"]
 
 
 @pytest.mark.parametrize("method", ["treevae", "deepect"])
@@ -293,7 +293,7 @@ def test_without_its_data_no_record_is_put_aside(tmp_path):
 def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
     options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
-    assert ": all 6. Next" in treevae("paper", "run", "digits", *options)
+    assert ": all 7. Next" in treevae("paper", "run", "digits", *options)
     assert "not run" not in treevae("paper", "show", "digits", *options[2:6])
 
 

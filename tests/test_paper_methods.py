@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 from cells import CPU, SCALE, SMALL, cell_of
+from sklearn.cluster import BisectingKMeans, KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from treevae import Tree, TreeVAE
 from treevae.baselines.bisecting import Bisecting
@@ -16,7 +19,7 @@ from treevae.baselines.deepect import DeepECT
 from treevae.baselines.ladder import VAE, path
 from treevae.baselines.ward import Ward
 from treevae.data import DataSet, load
-from treevae.experiments.cells import Cell, Job, other_parameters
+from treevae.experiments.cells import Job, other_parameters
 from treevae.experiments.methods import METHODS, Place
 from treevae.experiments.records import parameters_of, record_of_labels
 from treevae.experiments.running import jobs_of, wanted
@@ -113,15 +116,17 @@ def test_a_method_gives_a_record_for_its_cells(name):
 
 
 @pytest.mark.parametrize(
-    ("share", "counts"), [(0.1, [[10, 0], [20, 0], [0, 60], [0, 60]]), (0.3, [[30, 0], [0, 60], [0, 60]])]
+    ("n_noise", "counts"), [(10, [[10, 0], [20, 0], [0, 60], [0, 60]]), (0, [[20, 0], [0, 60], [0, 60]])]
 )
-def test_hdbscan_has_clusters_of_a_share_of_the_samples_and_noise_is_one_more(share, counts):
+def test_hdbscan_has_no_settings_and_its_noise_is_one_more_cluster(n_noise, counts):
     chance = np.random.default_rng(0)
     groups = [chance.normal(centre, 0.01, (n, 2)) for centre, n in ((0, 60), (5, 60), (10, 20))]
-    noise = 1000 * chance.normal(size=(10, 2))
-    x, y = np.concatenate([*groups, noise]), np.repeat([1, 0], [120, 30])
-    cell = Cell("digits", "hdbscan", {"min_cluster_share": share}, 1.0, 0)
+    noise = 1000 * chance.normal(size=(n_noise, 2))
+    x, y = np.concatenate([*groups, noise]), np.repeat([1, 0], [120, 20 + n_noise])
+    cell = cell_of(data="digits", method="hdbscan")
+    assert cell.settings == {}  # scikit-learn's defaults
     ((_, found),) = METHODS["hdbscan"].fit(Job((cell,)), DataSet("made up", x, y, x, y, ("few", "many")), Place())
+    assert found["noise_samples"] == n_noise
     assert found["test_leaf_by_class"] == counts  # noise first
 
 
@@ -274,9 +279,57 @@ def test_bisecting_k_means_halves_the_widest_cluster():
     assert (found.predict(X) == found.labels_).all()
     assert (found.predict(centres)[group] == found.labels_).all()
     assert (Bisecting(4, random_state=0).fit(X).labels_ == found.labels_).all()
-    assert len(Bisecting(5, random_state=0).fit(X[:1].repeat(9, 0)).tree_.leaves) == 1  # nothing differs
-    with pytest.raises(ValueError, match=r"n_clusters=0 must be a whole number from 1 to 100"):
-        Bisecting(0).fit(X)
+
+
+def blobs(dtype):
+    """Six groups, well apart, in a plane."""
+    centres = np.array([[0, 0], [0, 3], [20, 0], [20, 4], [60, 0], [60, 9]])
+    return (centres.repeat(500, 0) + np.random.default_rng(0).normal(0, 0.2, (3000, 2))).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bisecting_k_means_is_scikit_learns(dtype):
+    X = blobs(dtype)
+    for k in range(1, 7):
+        theirs = BisectingKMeans(k, n_init=10, random_state=0, bisecting_strategy="biggest_inertia").fit(X)
+        assert adjusted_rand_score(Bisecting(k, random_state=1).fit(X).labels_, theirs.labels_) == 1
+
+
+@pytest.mark.parametrize("offset", [1e5, -1e5, 1e9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bisecting_k_means_is_the_same_far_from_zero(dtype, offset):
+    far = (1e-5 * abs(offset) * blobs(np.float64) + offset).astype(dtype)  # a group is 25 of float32's steps wide
+    found = Bisecting(6, random_state=0).fit(far)
+    assert adjusted_rand_score(np.arange(6).repeat(500), found.labels_) == 1
+    assert (found.predict(far) == found.labels_).all()
+    for other in (np.float32, np.float64):
+        assert (found.predict(far[:5].astype(other)) == found.labels_[:5]).all()
+
+
+def test_bisecting_k_means_adds_up_in_one_order_whatever_the_number_of_threads(monkeypatch):
+    threads, fit = set(), KMeans.fit
+
+    def noted(self, X):
+        threads.update(pool["num_threads"] for pool in threadpool_info())
+        return fit(self, X)
+
+    monkeypatch.setattr(KMeans, "fit", noted)
+    with threadpool_limits(2):
+        Bisecting(3, random_state=0).fit(blobs(np.float32))
+    assert threads == {1}
+
+
+def test_bisecting_k_means_tells_times_a_minute_apart():
+    times = np.array([[1_700_000_000], [1_700_000_060]])
+    assert {*Bisecting(2, random_state=0).fit_predict(times)} == {0, 1}
+
+
+def test_bisecting_k_means_tells_that_there_are_fewer_clusters():
+    X = np.arange(3.0)[:, None].repeat(4, 0)
+    with pytest.warns(ConvergenceWarning, match="leaves in the tree: 3, fewer than n_clusters=5"):
+        found = Bisecting(5, random_state=0).fit(X)
+    assert len(found.tree_.leaves) == 3
+    assert adjusted_rand_score(X[:, 0], found.labels_) == 1
 
 
 def test_bisecting_k_means_keeps_the_best_of_its_starts():

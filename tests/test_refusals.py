@@ -22,6 +22,8 @@ from treevae import Tree, TreeVAE
         ({"epochs": 0}, VECTORS, "epochs=0 must be a whole number"),
         ({"batch_size": 1}, VECTORS, "batch_size=1 must be at least 2"),
         ({"learning_rate": -1}, VECTORS, "learning_rate=-1 must be a positive number"),
+        ({"n_leaves": True}, VECTORS, "n_leaves=True must be a whole number of at least 1"),
+        ({"contrastive_weight": True}, VECTORS, "contrastive_weight=True must be a number, 0 or more"),
         ({"likelihood": "poisson"}, VECTORS, "likelihood='poisson'; allowed are 'auto', 'bernoulli'"),
         ({"network": "vgg"}, VECTORS, "network='vgg'; allowed are"),
         ({"network": "resnet"}, VECTORS, "network='resnet' needs images"),

@@ -71,10 +71,17 @@ def test_images_are_taken_as_their_pixels() -> None:
     assert np.array_equal(Ward(4).fit(pixels.reshape(60, 2, 3)).labels_, Ward(4).fit(pixels.astype(float)).labels_)
 
 
-@pytest.mark.parametrize("k", [0, 61, 2.0])
-def test_number_of_clusters_must_fit(k: int) -> None:
-    with pytest.raises(ValueError, match=rf"n_clusters={k} must be a whole number from 1 to 60"):
-        Ward(k).fit(X)
+@pytest.mark.parametrize("make", [Ward, Bisecting])
+@pytest.mark.parametrize("k", [0, 61, 2.0, True])
+def test_number_of_clusters_must_fit(make: type, k: Any) -> None:
+    with pytest.raises(ValueError, match=rf"n_clusters={k} must be a whole number from 1 to 60, the number of samples"):
+        make(k).fit(X)
+
+
+@pytest.mark.parametrize("n", [0, True, "auto"])
+def test_number_of_starts_must_fit(n: Any) -> None:
+    with pytest.raises(ValueError, match=rf"n_init={n!r} must be a whole number of at least 1"):
+        Bisecting(2, n).fit(X)
 
 
 def test_one_sample_is_too_few() -> None:

@@ -118,11 +118,11 @@ def run_table(
 ) -> None:
     """Run the cells of a table that are not in the store yet, and keep a record of each.
 
-    The seeds of a cell are fitted side by side, which on a GPU takes little longer than one. Nothing is run twice: what
-    is in the store is skipped, and after a crash, a kill or Ctrl-C the same command goes on where it was (fits of agg,
-    bisecting and hdbscan, which keep no state, start anew). A short look at everything is --scale 0.1; the whole of a
-    table takes days on a GPU, so name data sets and methods. In a clone of treevae the folder results holds the
-    project's own records: name another with --results. A record that
+    The seeds of a cell are fitted side by side, which on a GPU takes little longer than one (those of deepect and
+    bisecting one after the other). Nothing is run twice: what is in the store is skipped, and after a crash, a kill or
+    Ctrl-C the same command goes on where it was (fits of agg, bisecting and hdbscan, which keep no state, start anew).
+    A short look at everything is --scale 0.1; the whole of a table takes days on a GPU, so name data sets and methods.
+    In a clone of treevae the folder results holds the project's own records: name another with --results. A record that
     lacks a score of the table (its cell was run for another one, or by an earlier version) is named and left; with
     --again its cell is fitted anew, and once that is done the record before is kept in the folder aside.
 

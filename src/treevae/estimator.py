@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from .model.evidence import BOUNDS, evidence
 from .model.module import TreeVAEModule
 from .model.scoring import score_terms
 from .model.stack import LAYER_DEFAULTS
-from .parameters import check_save_every, device_of, positive
+from .parameters import check_save_every, device_of, number, whole_number
 from .preparing import augmentation_of, batch_rows, prepare
 from .recipes import RECIPES
 from .saving import Fitted, restored_fit, restored_parameters, write
@@ -466,7 +466,7 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
     def _log_likelihoods(self, X: Any, draws: int, bounds: Sequence[str]) -> np.ndarray:
         """Several estimates of log p(x) from the same draws: (sample, bound)."""
-        n = positive("draws", draws)
+        n = whole_number("draws", draws)
         estimates = self._ask(X, lambda x: evidence(self.module_, x, n, bounds).T, light=False)
         return self._units.log_density(estimates, self._form.n_features)
 
@@ -516,14 +516,13 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         check_is_fitted(self)
         if leaf is not None and node is not None:
             raise ValueError(f"leaf={leaf} and node={node} both say where to sample from; give one of them")
-        if not (isinstance(temperature, Real) and 0 <= temperature < np.inf):
-            raise ValueError(f"temperature={temperature!r} must be a number, 0 or more")
+        spread = number("temperature", temperature, zero=True)
         if node is not None:
             self.tree_.children(node)  # a number that no node has is refused
         elif leaf is not None:
             node = self._node_of(leaf)
         with torch.no_grad():
-            drawn = self.module_.generate(positive("n", n), self._generator(random_state), node, float(temperature))
+            drawn = self.module_.generate(whole_number("n", n), self._generator(random_state), node, spread)
         return self._to_user(drawn.cpu().numpy())
 
     def sample_all_leaves(self, n: int = 1, random_state: Any = None) -> np.ndarray:
@@ -533,7 +532,7 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         """
         check_is_fitted(self)
         with torch.no_grad():
-            drawn = self.module_.generate_all(positive("n", n), self._generator(random_state))
+            drawn = self.module_.generate_all(whole_number("n", n), self._generator(random_state))
         return self._to_user(drawn.cpu().numpy())
 
     def interpolate(self, X: Any, steps: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -555,7 +554,7 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
             The probability of each cluster.
         """
         check_is_fitted(self)
-        if positive("steps", steps) < 2:
+        if whole_number("steps", steps) < 2:
             raise ValueError(f"steps={steps} must be at least 2, the two ends")
         x = self._to_model(X).to(self._where())
         if len(x) != 2:

@@ -34,15 +34,13 @@ def check_parameters(given: Mapping[str, Any]) -> None:
     """Raise unless the parameters, by name, can be used whatever the samples are."""
     device_of(given["device"])
     tree, max_depth = given["tree"], given["max_depth"]
-    rate: float = given["learning_rate"]
     if tree is None or max_depth != 0:  # a given tree may be the root alone
-        positive("max_depth", max_depth)
+        whole_number("max_depth", max_depth)
     if max_depth >= MOST_LAYERS:
         raise ValueError(f"max_depth={max_depth} must be less than {MOST_LAYERS}")
     for name in COUNTS:
-        positive(name, given[name])
-    if not (isinstance(rate, Real) and 0 < rate < np.inf):
-        raise ValueError(f"learning_rate={rate!r} must be a positive number")
+        whole_number(name, given[name])
+    number("learning_rate", given["learning_rate"])
     for name, allowed in CHOICES.items():
         if given[name] not in allowed:
             raise ValueError(f"{name}={given[name]!r}; allowed are {', '.join(map(repr, allowed))}")
@@ -68,8 +66,7 @@ def _check_augmentation(augment: Any, weight: float, batch_size: int) -> None:
         raise ValueError(
             f"augment={augment!r}; allowed are {', '.join(map(repr, AUGMENTATIONS))}, a function of a batch, or None"
         )
-    if not (isinstance(weight, Real) and 0 <= weight < np.inf):
-        raise ValueError(f"contrastive_weight={weight!r} must be a number, 0 or more")
+    number("contrastive_weight", weight, zero=True)
     if weight > 0 and augment is None:
         raise ValueError(
             f"contrastive_weight={weight} compares augmented versions of each sample, but augment is None; set "
@@ -128,8 +125,7 @@ def architecture(given: Mapping[str, Any], form: InputForm, X: np.ndarray) -> Ar
         form.shape,
         network,
         likelihood,
-        _per_level("latent_dim", given["latent_dim"], given["max_depth"] + 1),
-        _per_level("hidden_dim", given["hidden_dim"], given["max_depth"]),
+        *sizes_of_levels(given, "max_depth"),
         int(given["transformation_layers"]),
         int(given["router_layers"]),
         _n_projections(given),
@@ -161,15 +157,32 @@ def _n_projections(given: Mapping[str, Any]) -> int:
     return {"both": all_of_them, "bottom_up": all_of_them, "encoder": 1}.get(given["contrastive_loss"], 0)
 
 
-def _per_level(name: str, value: int | Sequence[int], n: int) -> tuple[int, ...]:
-    sizes = (positive(name, value),) * n if np.ndim(value) == 0 else tuple(positive(name, v) for v in value)  # type: ignore[union-attr]
+def sizes_of_levels(given: Mapping[str, Any], depth: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes of the latents and of the hidden layers, from the root down; ``depth`` names the parameter that has it."""
+    steps = given[depth]
+    latents = _per_level("latent_dim", given["latent_dim"], steps + 1, f"{depth}={steps}")
+    return latents, _per_level("hidden_dim", given["hidden_dim"], steps, f"{depth}={steps}")
+
+
+def _per_level(name: str, value: int | Sequence[int], n: int, depth: str) -> tuple[int, ...]:
+    sizes = (whole_number(name, value),) * n if np.ndim(value) == 0 else tuple(whole_number(name, v) for v in value)  # type: ignore[union-attr]
     if len(sizes) != n:
-        raise ValueError(f"{name}={value!r} has {len(sizes)} sizes; give one number, or {n} of them for this max_depth")
+        raise ValueError(f"{name}={value!r} has {len(sizes)} sizes; give one number, or {n} of them for {depth}")
     return sizes
 
 
-def positive(name: str, value: Any) -> int:
-    """The value, if it is a whole number of at least 1."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+def whole_number(name: str, value: Any, least: int = 1, most: int | None = None, more: str = "") -> int:
+    """The value, if it is a whole number, and no boolean, within these bounds; ``more`` ends the error's sentence."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name}={value!r} must be a whole number {bounds}{more}")
     return int(value)
+
+
+def number(name: str, value: Any, zero: bool = False) -> float:
+    """The value, if it is a finite number, and no boolean, above 0, or 0 where that is allowed."""
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or not (0 < value < np.inf or (zero and value == 0)):
+        raise ValueError(f"{name}={value!r} must be a {'number, 0 or more' if zero else 'positive number'}")
+    return float(value)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
+from ..parameters import whole_number
 from ..tree import Tree
+
+FLOATS = (np.float64, np.float32)  # kept as they are; other numbers become the first
 
 
 class Bisecting(ClusterMixin, BaseEstimator):
@@ -41,20 +46,20 @@ class Bisecting(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Bisecting:
         """Split the samples of X, (n, ...), and return self; ``y`` is ignored."""
-        X = validate_data(self, X, dtype=np.float32, allow_nd=True)
+        X = validate_data(self, X, dtype=FLOATS, allow_nd=True)
         X = X.reshape(len(X), -1)
-        n, k, chance = len(X), self.n_clusters, check_random_state(self.random_state)
-        if not isinstance(k, Integral) or not 1 <= k <= n:
-            raise ValueError(f"n_clusters={k!r} must be a whole number from 1 to {n}, the number of samples")
-        tree, members, splits = Tree(), {0: np.arange(n)}, dict[int, KMeans]()
+        n, chance = len(X), check_random_state(self.random_state)
+        k = whole_number("n_clusters", self.n_clusters, most=n, more=", the number of samples")
+        n_init = whole_number("n_init", self.n_init)
+        tree, members, splits = Tree(), {0: np.arange(n)}, dict[int, _Split]()
         spread = {0: _spread(X)}
         while len(tree.leaves) < k:
             leaf = max(tree.leaves, key=lambda node: spread[node])
             if spread[leaf] == 0:
                 break
             inside = members.pop(leaf)
-            splits[leaf] = KMeans(2, n_init=self.n_init, random_state=chance).fit(X[inside])
-            side = splits[leaf].labels_
+            splits[leaf] = _Split(X[inside], KMeans(2, n_init=n_init, random_state=chance))
+            side = splits[leaf].kmeans.labels_
             tree = tree.split(leaf)
             for child, value in zip(tree.children(leaf), (0, 1), strict=True):
                 members[child] = inside[side == value]
@@ -64,22 +69,47 @@ class Bisecting(ClusterMixin, BaseEstimator):
             labels[members[leaf]] = place
         self.tree_: Tree = tree
         self.labels_: np.ndarray = labels
-        self._splits: dict[int, KMeans] = splits
+        self._splits: dict[int, _Split] = splits
+        if len(tree.leaves) < k:
+            warnings.warn(
+                f"leaves in the tree: {len(tree.leaves)}, fewer than n_clusters={k}: the samples of each are all the "
+                "same. Ask for no more clusters than there are different samples",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The cluster of each sample: at every split, from the root on, the side whose mean is nearer."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float32, allow_nd=True)
+        X = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
         X = X.reshape(len(X), -1)
         node = np.zeros(len(X), dtype=np.intp)
         for split in self.tree_.routers:  # parents come before their children
             if len(inside := np.flatnonzero(node == split)):
-                node[inside] = np.array(self.tree_.children(split))[self._splits[split].predict(X[inside])]
+                node[inside] = np.array(self.tree_.children(split))[self._splits[split].side(X[inside])]
         place = {leaf: place for place, leaf in enumerate(self.tree_.leaves)}
         return np.array([place[leaf] for leaf in node.tolist()], dtype=np.intp)
 
 
+class _Split:
+    """Two means of samples, counted from the mean of all: far from 0, squared distances would be rounded away."""
+
+    def __init__(self, X: np.ndarray, kmeans: KMeans) -> None:
+        self._mean = _mean(X)
+        with threadpool_limits(1):  # threads would add up in any order
+            self.kmeans = kmeans.fit(X - self._mean)
+
+    def side(self, X: np.ndarray) -> np.ndarray:
+        """0 or 1 for each sample: the mean that is nearer."""
+        return self.kmeans.predict((X - self._mean).astype(self._mean.dtype, copy=False))
+
+
+def _mean(X: np.ndarray) -> np.ndarray:
+    """The mean of samples; the sum of many float32 would be rounded too often."""
+    return X.mean(0, dtype=np.float64).astype(X.dtype)
+
+
 def _spread(X: np.ndarray) -> float:
     """The sum of squared distances from the mean; 0, and not a rounding error, where all samples are equal."""
-    return float(((X - X.mean(0)) ** 2).sum(dtype=np.float64)) if (X[:1] != X).any() else 0.0
+    return float(((X - _mean(X)) ** 2).sum(dtype=np.float64)) if (X[:1] != X).any() else 0.0

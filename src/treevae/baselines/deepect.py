@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..data.arrays import read
 from ..estimator import SampleTags, TreeVAE
 from ..fitting import Fitting
-from ..parameters import check_save_every, device_of
+from ..parameters import check_save_every, device_of, number, whole_number
 from ..preparing import augmentation_of, prepare
 from ..training.adam import give_back
 from ..training.plan import Stage
@@ -191,13 +191,9 @@ class DeepECT(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
             device=self.device,
         ).get_params(deep=False)
         for name, least in (("n_clusters", 1), ("latent_dim", 1), ("pretrain_epochs", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-                raise ValueError(f"{name}={value!r} must be a whole number of at least {least}")
+            whole_number(name, getattr(self, name), least)
         for name in ("split_every", "prune_below", "pretrain_learning_rate"):
-            value = getattr(self, name)
-            if not (isinstance(value, Real) and 0 < float(value) < np.inf):
-                raise ValueError(f"{name}={value!r} must be a positive number")
+            number(name, getattr(self, name))
         if self.likelihood not in LIKELIHOODS:
             raise ValueError(f"likelihood={self.likelihood!r}; allowed are {', '.join(map(repr, LIKELIHOODS))}")
         return like

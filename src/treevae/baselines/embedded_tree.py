@@ -334,7 +334,8 @@ class EmbeddedGrowth:
                 yield 0, self._epoch_ended(stage, done)
                 if not done.last:
                     yield from self._grow(done.epoch + 1)
-            self._training, self._at = None, self._at + 1
+            self._training = None
+            self._stand_at(self._at + 1)
             if self._at == len(self._stages):
                 yield from self._prune_empty()
 
@@ -353,8 +354,7 @@ class EmbeddedGrowth:
 
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Stand where another fit with the same samples, schedule and seed stood."""
-        self._at = int(about["stage"])
-        self.module.fixed_norms = self._clustering
+        self._stand_at(int(about["stage"]))
         if "training" in about:
             self._training = self._begin()
             self._training.restore(about["training"], below("training.", tensors))
@@ -362,6 +362,11 @@ class EmbeddedGrowth:
             self.module.load_state_dict(below("module.", tensors))
         places = {int(leaf): int(place) for leaf, place in about["places"]}
         self.module.leaves.set_tree(Tree.from_json(about["tree"]), places)
+
+    def _stand_at(self, stage: int) -> None:
+        """Go to a stage. From clustering on the norms are fixed: a sample has one embedding, in any company."""
+        self._at = stage
+        self.module.fixed_norms = self._clustering
 
     @property
     def _clustering(self) -> bool:
@@ -373,8 +378,6 @@ class EmbeddedGrowth:
         module, samples, views = self.module, self._samples, None
         if self._augment is not None:
             views = Views(self._augment, module.arch.input_shape, 1)
-        # the norms are fixed once clustering begins, so that a sample has one embedding, in any company
-        module.fixed_norms = self._clustering
         objective = Pretraining(module, samples, views)
         if self._clustering:
             objective = Clustering(module, samples, views, stage.learning_rate, rules.prune_below)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..estimator import SampleTags, TreeVAE
 from ..model.module import TreeVAEModule
-from ..model.networks import Architecture
+from ..model.networks import MOST_LAYERS, Architecture
+from ..parameters import sizes_of_levels, whole_number
 from ..preparing import batch_rows
 from ..training.plan import Plan, Stage
 from ..tree import Tree
@@ -220,14 +220,14 @@ random_state, verbose
 
     def _model(self) -> _Path:
         """The model to fit."""
-        if not isinstance(self.depth, Integral) or self.depth < 1:
-            raise ValueError(f"depth={self.depth!r} must be a whole number of at least 1; use VAE for one latent")
-        return _Path(tree=path(self.depth), **self._shared())
+        depth = whole_number("depth", self.depth, 1, MOST_LAYERS - 1, "; use VAE for one latent")
+        return _Path(tree=path(depth), **self._shared())
 
     def _shared(self) -> dict[str, Any]:
-        """The parameters of the model that do not say which tree it has."""
-        given = {name: value for name, value in self.get_params(deep=False).items() if name != "depth"}
-        return {"max_depth": self.depth, **WITHOUT_SPLITS, **given}
+        """The parameters of the model that do not say which tree it has, once the sizes are checked for this depth."""
+        given = self.get_params(deep=False)
+        sizes_of_levels(given, "depth")
+        return {"max_depth": given.pop("depth"), **WITHOUT_SPLITS, **given}
 
 
 class VAE(LadderVAE):
@@ -289,6 +289,5 @@ learning_rate, device, random_state, verbose
 
     def _model(self) -> _Path:
         """The model to fit."""
-        if not isinstance(self.depth, Integral) or self.depth < 0:
-            raise ValueError(f"depth={self.depth!r} must be a whole number of at least 0")
+        whole_number("depth", self.depth, 0, MOST_LAYERS - 1)
         return _Root(tree=Tree(), **self._shared())

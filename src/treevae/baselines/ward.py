@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from scipy.cluster.hierarchy import linkage
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import validate_data
 
+from ..parameters import whole_number
 from ..tree import Tree
 
 
@@ -38,9 +38,8 @@ class Ward(ClusterMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Ward:
         """Merge the samples of X, (n, ...), and return self; ``y`` is ignored."""
         X = validate_data(self, X, dtype=np.float64, allow_nd=True, ensure_min_samples=2)
-        n, k = len(X), self.n_clusters
-        if not isinstance(k, Integral) or not 1 <= k <= n:
-            raise ValueError(f"n_clusters={k!r} must be a whole number from 1 to {n}, the number of samples")
+        n = len(X)
+        k = whole_number("n_clusters", self.n_clusters, most=n, more=", the number of samples")
         merges = linkage(X.reshape(n, -1), "ward")
         merged = merges[:, :2].astype(np.intp)  # row i merges two clusters into number n + i
 

@@ -22,6 +22,8 @@ from ..tree import Tree
 from .cells import Cell, Job, scaled
 
 if TYPE_CHECKING:
+    from sklearn.cluster import HDBSCAN
+
     from ..baselines.bisecting import Bisecting
     from ..baselines.deepect import DeepECT
     from ..baselines.ladder import VAE, LadderVAE
@@ -65,7 +67,7 @@ class Method:
 
     name: str
     fit: Fit
-    make: Make | None = None  # the estimator of a cell, whose parameters are so known before it is fitted
+    make: Make  # the estimator of a cell, whose parameters are so known before it is fitted
     uses: tuple[str, ...] | None = None  # of the recipe's parameters; None is all of them
     own: Mapping[str, Any] = field(default_factory=dict)  # settings that no recipe has
     if_contrastive: tuple[str, ...] = ()  # of these, those that it uses in contrastive experiments alone
@@ -264,7 +266,8 @@ def _fit_test_samples(make: Make, job: Job, data: DataSet, place: Place) -> Iter
 
     for cell in job.cells:
         began = time.perf_counter()
-        model = make(cell, data, place).fit(data.x_test)
+        with _fewer_leaves_allowed():
+            model = make(cell, data, place).fit(data.x_test)
         seconds, told = time.perf_counter() - began, parameters_of(model)
         yield (
             cell,
@@ -272,21 +275,30 @@ def _fit_test_samples(make: Make, job: Job, data: DataSet, place: Place) -> Iter
         )
 
 
+def make_hdbscan(cell: Cell, data: DataSet, place: Place) -> HDBSCAN:
+    """HDBSCAN by scikit-learn's defaults."""
+    from sklearn.cluster import HDBSCAN
+
+    return HDBSCAN(copy=True)  # what it does by default, without a warning
+
+
 def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """A record of each cell, on the test samples. There is no tree of clusters, and what it calls noise is one more."""
     import numpy as np
-    from sklearn.cluster import HDBSCAN
 
-    from .records import record_of_labels
+    from .records import parameters_of, record_of_labels
 
     x = np.asarray(data.x_test, dtype=np.float64).reshape(len(data.x_test), -1)
     for cell in job.cells:
         began = time.perf_counter()
-        least = max(2, round(cell.settings["min_cluster_share"] * len(x)))
-        labels = HDBSCAN(min_cluster_size=least, copy=True).fit_predict(x)
-        _, labels = np.unique(labels, return_inverse=True)
+        model = make_hdbscan(cell, data, place)
+        labels = model.fit_predict(x)
         seconds = time.perf_counter() - began
-        yield cell, record_of_labels(None, labels, data, cell.seed, place.command, seconds)
+        noise = int((labels < 0).sum())
+        _, labels = np.unique(labels, return_inverse=True)  # noise, where there is some, comes first
+        told = parameters_of(model)
+        found = record_of_labels(None, labels, data, cell.seed, place.command, seconds, parameters=told)
+        yield cell, found | {"noise_samples": noise}
 
 
 METHODS: dict[str, Method] = {
@@ -326,7 +338,7 @@ METHODS: dict[str, Method] = {
         ),
         Method("agg", fit_ward, make_ward, uses=("n_leaves",), seeded=False),
         Method("bisecting", fit_bisecting, make_bisecting, uses=("n_leaves",)),
-        # a hundredth of the samples is the least that a leaf of TreeVAE may hold, too
-        Method("hdbscan", fit_hdbscan, uses=(), own={"min_cluster_share": 0.01}, seeded=False, lacks=("DP",)),
+        # by scikit-learn's defaults, as one would try it first
+        Method("hdbscan", fit_hdbscan, make_hdbscan, uses=(), seeded=False, lacks=("DP",)),
     )
 }

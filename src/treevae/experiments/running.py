@@ -208,7 +208,7 @@ def fit(
     from .records import about_data, parameters_of
 
     data = _read(job.data, place.root)
-    told = {} if method.make is None else parameters_of(method.make(job.cells[0], data, place))
+    told = parameters_of(method.make(job.cells[0], data, place))
     ours: dict[str, Any] = {**about_data(data), PARAMETERS: told}
     for record in beside:
         if of_other_data(record, ours):

@@ -232,6 +232,7 @@ digits laddervae – – – –
 digits deepect – – – –
 digits agg – – – –
 digits bisecting – – – –
+digits hdbscan – – – –
 """
 
 # -- ablations ----------------------------------------------------------------------------------------------------
