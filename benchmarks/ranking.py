@@ -16,7 +16,7 @@ from pathlib import Path
 from gains import gain
 from scipy.stats import false_discovery_control
 
-from treevae.experiments.chance import CLEAR, Mean, welch
+from treevae.experiments.chance import CLEAR, Mean, by_chance
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import Store
 from treevae.experiments.tables import DATA_TITLES, table_of
@@ -37,7 +37,7 @@ def scores(store: Store, data: str, method: str) -> list[list[float]]:
 
 def marked(ours: list[float], theirs: list[float]) -> str:
     """The gain, in bold if it is clear."""
-    clear = welch(Mean.of(ours), Mean.of(theirs)) < CLEAR
+    clear = by_chance(Mean.of(ours), Mean.of(theirs)) < CLEAR
     return f"**{gain(ours, theirs)}**" if clear else gain(ours, theirs)
 
 
@@ -53,7 +53,7 @@ def rows(results: Path = RESULTS) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
-def by_chance(results: Path = RESULTS) -> str:
+def multiplicity(results: Path = RESULTS) -> str:
     """How many tests are clear, how many would be if no methods differed, and which are not if all are asked."""
     store, found = Store(results), dict[str, float]()
     for data in DATA:
@@ -61,7 +61,7 @@ def by_chance(results: Path = RESULTS) -> str:
             both = (scores(store, data, method) for method in pair)
             for name, ours, theirs in zip(table_of("clustering").columns, *both, strict=True):
                 about = f"{DATA_TITLES[data]}, {' over '.join(TITLES[method] for method in pair)}, {name}"
-                found[about] = welch(Mean.of(ours), Mean.of(theirs))
+                found[about] = by_chance(Mean.of(ours), Mean.of(theirs))
     clear = {about for about, p in found.items() if p < CLEAR}
     together = zip(found, false_discovery_control(list(found.values())), strict=True)
     gone = [about for about, p in together if p >= CLEAR and about in clear]
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="the store of records")
     results = parser.parse_args().results
-    print("\n".join([*rows(results), "", by_chance(results)]))
+    print("\n".join([*rows(results), "", multiplicity(results)]))
 
 
 if __name__ == "__main__":

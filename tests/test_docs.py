@@ -239,7 +239,7 @@ def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
     ranking, page = importlib.import_module("ranking"), (ROOT / "docs" / "results.md").read_text()
     table = "\n".join(ranking.rows())
     assert f"\n{table}\n" in page
-    assert ranking.by_chance() in " ".join(page.split())
+    assert ranking.multiplicity() in " ".join(page.split())
 
 
 def test_the_readmes_gains_over_one_candidate_are_the_recorded_ones(spread):

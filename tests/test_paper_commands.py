@@ -47,7 +47,7 @@ def test_some_rows_are_shown_and_the_written_table_stays_whole(tmp_path, tiny):
     treevae("paper", "show", "tiny", *options)
     whole = {path: path.read_text() for path in (tmp_path / "tables").iterdir()}
     said = treevae("paper", "show", "tiny", "--method", "agg", "--data", "digits", *options)
-    assert "Agg" in said
+    assert "Ward" in said
     assert "TreeVAE" not in said
     assert "Wrote" not in said
     said = treevae("paper", "show", "tiny", "--method", "agg", *options)
@@ -129,7 +129,7 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     shown = treevae("paper", "show", "tiny", *options[2:])
     rows = "--data digits --method agg --seeds 1"
     command = f"treevae paper run tiny {rows} --scale {SCALE} --again"  # without a folder: it is written into tables
-    assert f"Digits: Agg, seed 0: recorded without a score of this table; to fit anew: {command}." in shown
+    assert f"Digits: Ward, seed 0: recorded without a score of this table; to fit anew: {command}." in shown
     assert f"treevae paper run TABLE --scale {SCALE} --results {tmp_path} --again" in treevae(
         "paper", "list", *options[2:]
     )
@@ -181,7 +181,7 @@ def test_the_next_command_finds_what_this_one_wrote(tmp_path, tiny, monkeypatch)
         said = treevae("paper", "run", "tiny", "--method", "agg", *options)
         (hinted,) = re.findall(r"Next: treevae (paper show tiny.*)", said)
         assert hinted == f"paper show tiny{same}"
-        (row,) = [line for line in treevae(*hinted.split()).splitlines() if " Agg " in line]
+        (row,) = [line for line in treevae(*hinted.split()).splitlines() if " Ward " in line]
         assert "not run" not in row
         last = treevae("paper", "list", *options).splitlines()[-1]
         assert last == f"Next: treevae paper run TABLE{same}, then: treevae paper show TABLE{same}"

@@ -15,7 +15,7 @@ from treevae.data import load
 from treevae.data.sets import SOURCES
 from treevae.experiments import running, showing, tables
 from treevae.experiments.cells import Job, other_parameters
-from treevae.experiments.chance import Mean, welch
+from treevae.experiments.chance import Mean, by_chance
 from treevae.experiments.methods import METHODS
 from treevae.experiments.running import run, wanted
 from treevae.experiments.store import Store
@@ -82,27 +82,27 @@ SUMS = {  # over the rows of a table, of the means and of the standard deviation
 }
 ROW_SUMS = {  # over the columns, of every row that the paper has, likewise
     ("clustering", "mnist"): {
-        "Agg": (282.9, 0), "VAE + Agg": (338.9, 10.5), "LadderVAE + Agg": (334.8, 14.1), "DeepECT": (316.9, 19.5),
+        "Ward": (282.9, 0), "VAE + Ward": (338.9, 10.5), "LadderVAE + Ward": (334.8, 14.1), "DeepECT": (316.9, 19.5),
         "TreeVAE": (364.1, 18.9)
     },
     ("clustering", "fashion"): {
-        "Agg": (216.5, 0), "VAE + Agg": (221.2, 12.4), "LadderVAE + Agg": (233.7, 7.9), "DeepECT": (222.2, 14.1),
+        "Ward": (216.5, 0), "VAE + Ward": (221.2, 12.4), "LadderVAE + Ward": (233.7, 7.9), "DeepECT": (222.2, 14.1),
         "TreeVAE": (254.1, 9.1)
     },
     ("clustering", "news20"): {
-        "Agg": (97.5, 0), "VAE + Agg": (52, 1.5), "LadderVAE + Agg": (64.2, 2.4), "DeepECT": (60.2, 12.7),
+        "Ward": (97.5, 0), "VAE + Ward": (52, 1.5), "LadderVAE + Ward": (64.2, 2.4), "DeepECT": (60.2, 12.7),
         "TreeVAE": (123.1, 6.9)
     },
     ("clustering", "omniglot5"): {
-        "Agg": (191.6, 0), "VAE + Agg": (201.7, 11), "LadderVAE + Agg": (224.9, 15.5), "DeepECT": (153, 13.8),
+        "Ward": (191.6, 0), "VAE + Ward": (201.7, 11), "LadderVAE + Ward": (224.9, 15.5), "DeepECT": (153, 13.8),
         "TreeVAE": (250.4, 20.8)
     },
     ("clustering", "cifar10"): {
-        "VAE + Agg": (43.16, 2.12), "LadderVAE + Agg": (64.88, 1.84), "DeepECT": (30.8, 0.91),
+        "VAE + Ward": (43.16, 2.12), "LadderVAE + Ward": (64.88, 1.84), "DeepECT": (30.8, 0.91),
         "TreeVAE": (183.57, 4.85)
     },
     ("clustering", "cifar100"): {
-        "VAE + Agg": (26.41, 0.42), "LadderVAE + Agg": (45.44, 1.17), "DeepECT": (20.93, 2.42),
+        "VAE + Ward": (26.41, 0.42), "LadderVAE + Ward": (45.44, 1.17), "DeepECT": (20.93, 2.42),
         "TreeVAE": (74.22, 2.22)
     },
     ("generative", "mnist"): {"VAE": (-119.3, 0.8), "LadderVAE": (-115.3, 1.9), "TreeVAE": (-109.4, 0.6)},
@@ -124,7 +124,7 @@ ROW_SUMS = {  # over the columns, of every row that the paper has, likewise
         "(E) routers of 1 layer": (-117.3, 6.4), "(E) routers of 3 layers": (-113.4, 7.9),
         "(F) 5 levels": (-110.8, 7.6), "(F) 7 levels": (-115.3, 8.1), "(F) 8 levels": (-113.4, 8.3)
     },
-    ("matched-ladder", "fashion"): {"LadderVAE + Agg, as many weights": (-129.1, 4.6), "TreeVAE": (-119.1, 5.5)},
+    ("matched-ladder", "fashion"): {"LadderVAE + Ward, as many weights": (-129.1, 4.6), "TreeVAE": (-119.1, 5.5)},
     ("fixed-tree", "fashion"): {"fixed TreeVAE": (-160.3, 12), "TreeVAE": (-119.1, 5.5)},
     ("contrastive-losses", "cifar10"): {
         "both, (A) + (B)": (44.1, 0.7), "(A) routers": (21.7, 4), "(B) bottom-up": (6, 6),
@@ -250,7 +250,9 @@ def test_a_row_of_the_sizes_changes_what_it_is_called_after():
         ((63.5, 0.1, 3), "63.6±3.3", 1, "▽"),
         ((67.0, 0.1, 3), "63.6±3.3", 1, "▲"),
         ((60.0, 0.1, 3), "63.6±3.3", 1, "▼"),
-        ((67.0, None, 1), "63.6±3.3", 1, "△"),  # one seed
+        ((67.0, None, 1), "63.6±3.3", 1, "△"),  # one seed, which may be one more of the paper's
+        ((55.0, None, 1), "63.6±3.3", 1, "▼"),
+        ((55.0, None, 1), "63.6", 1, "▽"),
         ((60.0, 0.1, 3), "63.6", 1, "▽"),  # no spread in the paper
         ((79.9, 0.2, 3), "80.3±0.2", -1, "▲"),
         ((80.8, 0.2, 3), "80.3±0.2", -1, "▼"),
@@ -280,10 +282,19 @@ def test_a_method_without_luck_is_surely_better_or_worse():
 def test_welchs_test_knows_how_few_seeds_there_are():
     ours, theirs = [62.0, 64.0, 67.5], [60.0, 61.0, 59.5, 62.5, 58.0]
     expected = ttest_ind(ours, theirs, equal_var=False).pvalue
-    assert welch(Mean.of(ours), Mean.of(theirs)) == pytest.approx(expected)
-    assert welch(Mean.of(theirs), Mean.of(ours)) == pytest.approx(expected)
-    assert welch(Mean(64.0, 2.0, 3), Mean(61.0, 2.0, 10)) > 0.05 > welch(Mean(64.0, 2.0, 10), Mean(61.0, 2.0, 10))
-    assert welch(Mean.of([64.0]), Mean.of(theirs)) == welch(Mean.of(ours), Mean(1.0, None, 10)) == 1
+    assert by_chance(Mean.of(ours), Mean.of(theirs)) == pytest.approx(expected)
+    assert by_chance(Mean.of(theirs), Mean.of(ours)) == pytest.approx(expected)
+    assert (
+        by_chance(Mean(64.0, 2.0, 3), Mean(61.0, 2.0, 10)) > 0.05 > by_chance(Mean(64.0, 2.0, 10), Mean(61.0, 2.0, 10))
+    )
+    assert by_chance(Mean.of([64.0]), Mean.of([1.0])) == by_chance(Mean.of(ours), Mean(1.0, None, 10)) == 1
+
+
+def test_one_seed_is_asked_whether_it_may_be_one_more_of_the_others():
+    theirs = [60.0, 61.0, 59.5, 62.5, 58.0]
+    expected = ttest_ind([64.0], theirs).pvalue  # of equal spreads: that of one alone is not known
+    assert by_chance(Mean.of([64.0]), Mean.of(theirs)) == pytest.approx(expected)
+    assert by_chance(Mean.of(theirs), Mean.of([64.0])) == pytest.approx(expected)
 
 
 def test_signs_of_all_marks_are_explained_in_every_form(tmp_path):
@@ -294,13 +305,13 @@ def test_signs_of_all_marks_are_explained_in_every_form(tmp_path):
     found = showing.lines(TABLES["sizes"], here, 1.0)
     assert [one.mark for one in found[0].figures] == ["▲", "△", "▼"]
     assert [one.mark for one in found[1].figures] == ["▽", "=", "▽"]
-    said = "by Welch's test over seeds (p < 0.05)"
+    said = "by Welch's test over seeds (p < 0.05; one seed by the paper's spread"
     assert all(said in form(TABLES["sizes"], found, 1.0) for form in (showing.as_text, showing.as_markdown))
     latex = showing.as_latex(TABLES["sizes"], found, 1.0)
     assert latex.isascii()
     (about,) = [line for line in latex.splitlines() if line.startswith(r"\caption")]
     assert r"$\uparrow$ better than the paper, $\downarrow$ worse" in about
-    assert r"(p $<$ 0.05); $\nearrow$ $\searrow$ so are the means" in about
+    assert r"the paper's spread, a method without luck as it is); $\nearrow$ $\searrow$ so are the means" in about
     assert r"$71.0 \pm 1.0$ $\uparrow$ & $63.5 \pm 4.1$ & $65.0 \pm 1.0$ $\nearrow$ &" in latex
     assert r"$49.0$ $\searrow$ & $49.8 \pm 4.0$ & $51.8$ $=$ &" in latex
 
@@ -328,8 +339,8 @@ def test_a_table_with_some_records(tmp_path):
     cells = ["Fashion TreeVAE 1 or 3", "50.0 ▽ (54.4 ± 2.4)", "70.0 ▽ (71.4 ± 2.0)", "64.0 ± 2.0 △ (63.6 ± 3.3)",
              "64.7 ± 0.0 = (64.7 ± 1.4)"]  # fmt: skip
     assert " ".join(row.split()) == " ".join(cells)
-    (row,) = [line for line in text.splitlines() if line.split()[:2] == ["Fashion", "Agg"]]
-    cells = ["Fashion Agg 1", "not run (45.0 ± 0.0)", "not run (67.6 ± 0.0)", "51.3 ± 0.0 = (51.3 ± 0.0)",
+    (row,) = [line for line in text.splitlines() if line.split()[:2] == ["Fashion", "Ward"]]
+    cells = ["Fashion Ward 1", "not run (45.0 ± 0.0)", "not run (67.6 ± 0.0)", "51.3 ± 0.0 = (51.3 ± 0.0)",
              "60.0 ± 0.0 ▲ (52.6 ± 0.0)"]  # fmt: skip
     assert " ".join(row.split()) == " ".join(cells)
     markdown = (tmp_path / "tables" / "clustering.md").read_text()
@@ -471,7 +482,7 @@ def test_rows_of_different_samples_are_named(tmp_path):
         here.write(cell_of(method=method), {"scores_percent": {"ACC": 1.0 + k}, "train_samples": prints})
     here.write(cell_of(1), {"scores_percent": {"ACC": 5.0}})
     said = treevae("paper", "show", "clustering", "--results", tmp_path)
-    assert "Fashion: the rows are not all of the same samples: Agg: a; TreeVAE, Bisecting k-means: b.\n" in said
+    assert "Fashion: the rows are not all of the same samples: Ward: a; TreeVAE, Bisecting k-means: b.\n" in said
     assert "Fashion: TreeVAE, seed 1: recorded before records told which samples they are of.\n" in said
     (tmp_path / f"{cell_of(method='agg').name}.json").unlink()
     assert "same samples:" not in treevae("paper", "show", "clustering", "--results", tmp_path)

@@ -188,6 +188,8 @@ def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_report_remembers_the_samples_of_the_run(flowers: Path) -> None:
+    assert "name a .html file" in treevae("report", flowers / "run", "-o", flowers / "report.pdf", code=1)
+    assert not (flowers / "report.pdf").exists()
     said = treevae("report", flowers / "run", "--map", "pca")
     file = flowers / "run" / "report.html"
     assert said.startswith("Looking at the samples …")

@@ -42,10 +42,15 @@ def test_a_comparison_by_a_rule_notes_what_all_rules_say(rules, monkeypatch, rul
     weights = {STAGE.kl_weight(STAGE.epochs - 1): [1.0, 2.0, 3.0], 1.0: [3.0, 2.0, 1.0]}
     for module in (choosing, rules):
         monkeypatch.setattr(module, "evaluate", lambda _, __, weight, ___: torch.tensor(weights[weight]))
-    objective = type("Stub", (), {"right": lambda self: RIGHT, "rows": lambda self, index: index})()
-    compare = rules.ByRule(rule)
+    objective = type("Stub", (), {"right": lambda self: RIGHT, "rows": lambda self, index: index + 10})()
+
+    class WithRows(rules.ByRule):
+        def more(self, right, rows):
+            return {"rows": rows.tolist()}
+
+    compare = WithRows(rule)
     assert compare(objective, None, STAGE, 7, 0, Plan.paper()).chosen == kept
     (told,) = compare.found
     assert (told["loss"], told["elbo"]) == ((1.0, 2.0, 3.0), [3.0, 2.0, 1.0])
     assert told["confidence"] == pytest.approx([0.6, 0.9, 0.8])
-    assert (told["leaf"], told["samples"]) == (7, 4)
+    assert (told["leaf"], told["samples"], told["rows"]) == (7, 4, [10, 11, 12, 13])

@@ -66,7 +66,9 @@ def fit(
     batch_size: Annotated[int, typer.Option(help="Samples in a training step.")] = 256,
     learning_rate: Annotated[float, typer.Option(help="Of Adam, at the start of every stage.")] = 1e-3,
     device: Annotated[str, typer.Option(help="auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, …")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same tree.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed and threads give the same tree.")
+    ] = 0,
     drop: Drop = None,
     save_every: Annotated[float, typer.Option(help="Least seconds between two saves of the state of training.")] = 30.0,
     resume: Annotated[

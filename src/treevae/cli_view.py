@@ -45,6 +45,8 @@ def report(
     """
     path, model = model_file(run), load_model(run)
     out = path.parent / "report.html" if out is None else out
+    if out.suffix not in (".html", ".htm"):
+        raise ValueError(f"--out {out}: a report is a page for a browser; name a .html file")
     check_parent(out)
     from .subject import subject_of
     from .view.report import write_report

@@ -132,7 +132,8 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     device : str, default="auto"
         "auto" takes a CUDA GPU if there is one, else the CPU; or any name torch knows.
     random_state : int, RandomState instance or None, default=None
-        Seed of everything. The same seed gives, on the same machine's CPU, the same tree and labels to the bit.
+        Seed of everything. The same seed gives, on the same machine's CPU with as many threads, the same tree and
+        labels to the bit.
     verbose : bool, default=False
         Show stage, epoch, ELBO terms and time left: a progress bar in a terminal or a notebook, else some lines.
 

@@ -1,12 +1,13 @@
-"""Whether two means over seeds differ by more than chance explains: Welch's test."""
+"""Whether two means over seeds differ by more than chance explains."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from math import sqrt
 from typing import NamedTuple
 
-from scipy.stats import ttest_ind_from_stats
+from scipy.stats import t, ttest_ind_from_stats
 
 CLEAR = 0.05  # less often than this, chance alone parts two means as far
 
@@ -24,12 +25,17 @@ class Mean(NamedTuple):
         return cls(statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
 
 
-def welch(one: Mean, other: Mean) -> float:
+def by_chance(one: Mean, other: Mean) -> float:
     """How often chance alone would part two means as far or farther; 1 where the spread of either is not known.
 
-    One seed tells of no spread.
+    Welch's test. A single seed tells of no spread: whether it may be one more of the other side's is asked then.
     """
-    if one.sd is None or other.sd is None or min(one.seeds, other.seeds) < 2:
+    if min(one.seeds, other.seeds) == 1:
+        many = max(one, other, key=lambda side: side.seeds)
+        if many.seeds == 1 or not many.sd:
+            return 1.0
+        return float(2 * t.sf(abs(one.mean - other.mean) / (many.sd * sqrt(1 + 1 / many.seeds)), many.seeds - 1))
+    if one.sd is None or other.sd is None:
         return 1.0
     found = ttest_ind_from_stats(one.mean, one.sd, one.seeds, other.mean, other.sd, other.seeds, equal_var=False)
     return float(found.pvalue)

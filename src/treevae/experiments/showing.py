@@ -10,7 +10,7 @@ from typing import Any
 
 from ..tree import Tree
 from .cells import FINGERPRINTS, PARAMETERS, SAID, SEEDS, STORE, of_other_data, options, other_parameters
-from .chance import CLEAR, Mean, welch
+from .chance import CLEAR, Mean, by_chance
 from .methods import METHODS
 from .store import DamagedRecordError, Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
@@ -20,8 +20,9 @@ MIXED, MIXED_PARAMETERS = "mixed data", "mixed parameters"
 BETTER, WORSE, SAME = "▲", "▼", "="
 PERHAPS_BETTER, PERHAPS_WORSE = "△", "▽"
 LEGEND = (
-    f"{BETTER} better than the paper, {WORSE} worse, by Welch's test over seeds (p < {CLEAR}); {PERHAPS_BETTER} "
-    f"{PERHAPS_WORSE} so are the means, but chance may explain it, or there is one seed; {SAME} the same as printed."
+    f"{BETTER} better than the paper, {WORSE} worse, by Welch's test over seeds (p < {CLEAR}; one seed by the paper's "
+    f"spread, a method without luck as it is); {PERHAPS_BETTER} {PERHAPS_WORSE} so are the means, but chance may "
+    f"explain it; {SAME} the same as printed."
 )
 SPREAD = "± is one sd over seeds."
 DIGITS = 1  # of figures that the paper does not have
@@ -210,7 +211,7 @@ def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) 
     if f"{ours.mean:.{paper.digits}f}" == f"{paper.mean:.{paper.digits}f}":
         return SAME
     without_luck = not seeded and ours.sd == paper.sd == 0
-    sure = without_luck or welch(ours, Mean(paper.mean, paper.sd, SEEDS)) < CLEAR
+    sure = without_luck or by_chance(ours, Mean(paper.mean, paper.sd, SEEDS)) < CLEAR
     ahead = (ours.mean > paper.mean) == (better > 0)
     return (BETTER if ahead else WORSE) if sure else (PERHAPS_BETTER if ahead else PERHAPS_WORSE)
 

@@ -25,10 +25,10 @@ DATA_TITLES = {
     "digits": "Digits",
 }
 METHOD_TITLES = {
-    "agg": "Agg",
+    "agg": "Ward",
     "vae": "VAE",
     "laddervae": "LadderVAE",
-    "laddervae-matched": "LadderVAE + Agg, as many weights",
+    "laddervae-matched": "LadderVAE + Ward, as many weights",
     "deepect": "DeepECT",
     "treevae": "TreeVAE",
     "bisecting": "Bisecting k-means",
@@ -283,7 +283,7 @@ LOSSES: tuple[tuple[str, dict[str, Any], str], ...] = (
 PREDICTED = ((10, "15.99±0.85"), (20, "17.80±0.42"), (32, "19.33±0.41"))
 
 
-ON_LATENTS = {name: f"{METHOD_TITLES[name]} + Agg" for name in ("vae", "laddervae")}  # in tables of clusters
+ON_LATENTS = {name: f"{METHOD_TITLES[name]} + Ward" for name in ("vae", "laddervae")}  # in tables of clusters
 
 
 def _row(data: str, columns: Sequence[str], figures: str, label: str = "", changes: Mapping[str, Any] | None = None,
@@ -341,8 +341,8 @@ TABLES = {
             ("DP", "LP", "ACC", "NMI"),
             tuple(_clustering()),
             "DP and LP are of trees of 20 leaves (30 for 20Newsgroups and CIFAR-100), ACC and NMI of as many leaves as "
-            "classes. Agg, bisecting k-means and HDBSCAN cluster the test samples themselves, VAE + Agg and LadderVAE "
-            "+ Agg their latents. CIFAR is contrastive.",
+            "classes. Ward (the paper's Agg), bisecting k-means and HDBSCAN cluster the test samples themselves, VAE + "
+            "Ward and LadderVAE + Ward their latents. CIFAR is contrastive.",
         ),
         Table(
             "generative",

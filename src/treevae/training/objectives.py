@@ -193,7 +193,7 @@ class SubtreeOnSubset:
         contrast: Contrast | None = None,
     ) -> None:
         self.network, self._samples, self._modules = subtree, samples, [module.eval() for module in modules]
-        self.views, self._contrast, self._leaves = views, contrast, list(leaves)
+        self.views, self._contrast = views, contrast
         self.n_trees, self.names = len(subtree.nodes.layout.trees), _names(contrast)
         self._all_rows = list(rows)
         self.n_samples = [len(part) for part in rows]
