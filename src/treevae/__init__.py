@@ -15,9 +15,9 @@ __all__ = ["Tree", "TreeVAE", "load"]
 __version__ = "0.1.0"
 
 # For how long OpenMP's threads spin where they wait for each other, which torch reads when it is imported. On a machine
-# that is busy with other work its own 300,000 keep those from running that are waited for, and a fit takes many times
-# as long; on an idle one this makes no difference (benchmarks/busy.py). Whoever has set it keeps theirs.
-_os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+# that is busy with other work its own 300,000 keep those from running that are waited for, and a fit can take ten times
+# as long; on an idle one fewer cost a few per cent (benchmarks/busy.py). Whoever has set it keeps theirs.
+_os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
 def __getattr__(name: str) -> _Any:
