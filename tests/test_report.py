@@ -187,9 +187,18 @@ def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_report_remembers_the_samples_of_the_run(flowers: Path) -> None:
+def test_report_writes_pages_for_browsers_alone(flowers: Path) -> None:
     assert "name a .html file" in treevae("report", flowers / "run", "-o", flowers / "report.pdf", code=1)
     assert not (flowers / "report.pdf").exists()
+
+
+def test_a_column_that_the_tree_was_grown_with_is_no_label(flowers: Path) -> None:
+    said = treevae("report", flowers / "run", "--label", "b", code=1)
+    assert "--label b: the tree was grown with this column as a feature" in said
+    assert "fit again with --drop b" in said
+
+
+def test_report_remembers_the_samples_of_the_run(flowers: Path) -> None:
     said = treevae("report", flowers / "run", "--map", "pca")
     file = flowers / "run" / "report.html"
     assert said.startswith("Looking at the samples …")

@@ -65,6 +65,11 @@ class Subject:
 
         Columns that the run remembers to have left out are left out again, where they are, unless ``drop`` says others.
         """
+        if label is not None and label in getattr(model, "feature_names_in_", ()):
+            raise ValueError(
+                f"--label {label}: the tree was grown with this column as a feature; to keep it for its classes, fit "
+                f"again with --drop {label}"
+            )
         table = read(path, drop or (), label, remembered if drop is None else ())
         X = table.frame if hasattr(model, "feature_names_in_") else table.X
         return cls(X, path.stem or str(path), table.labels, names=table.feature_names)
