@@ -78,12 +78,19 @@ def gains() -> Iterator[tuple[str, str]]:
     found = by_setting()
     both = ("mnist", "fashion")
     pairs = [(name, 38, SIXTEEN, other, score) for name in both for other in ("paper", FOUR) for score in ("ACC", "DP")]
+    pairs += [("mnist", 38, setting, "paper", "ACC") for setting in (FOUR, DEFAULT)]
+    pairs += [("mnist", 38, "paper", "paper, an earlier schedule", "ACC")]
     pairs += [("mnist", epochs, DEFAULT, SIXTEEN, "ACC") for epochs in (38, 150)]
     pairs += [("fashion", 38, DEFAULT, other, score) for other in (SIXTEEN, "paper") for score in ("ACC", "NMI")]
-    ways = ("paper, subtrees not weighted by reach", "4 candidates, held_out", "repairs")
+    ways = (
+        "paper (tensorflow)",
+        "paper, subtrees not weighted by reach",
+        "4 candidates, held_out",
+        "leaf by gain",
+        "repairs",
+    )
     pairs += [(name, 38, way, "paper", "ACC") for name in both for way in ways]
-    pairs += [("mnist", 38, "4 candidates, held_out", FOUR, "ACC"), ("mnist", 38, "paper (tensorflow)", "paper", "ACC")]
-    pairs += [("fashion", 38, "leaf by gain", "paper", "ACC"), ("digits", 75, "leaf by gain", "paper", "ACC")]
+    pairs += [("mnist", 38, "4 candidates, held_out", FOUR, "ACC"), ("digits", 75, "leaf by gain", "paper", "ACC")]
     pairs += [
         (name, 75 if name == "digits" else 38, "leaf by gain, short trials", "paper", "ACC")
         for name in ("mnist", "digits")

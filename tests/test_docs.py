@@ -234,6 +234,35 @@ def test_the_first_table_of_the_readme_has_the_trees_of_the_defaults(spread, nam
     assert f"| {' | '.join(cells)} |\n" in README
 
 
+@pytest.mark.parametrize(
+    ("name", "goal"), [("mnist", "MNIST, ACC at least 95, sd at most 3"), ("fashion", "Fashion, ACC at least 66")]
+)
+def test_the_goals_of_the_spread_are_judged_by_the_recorded_trees_of_the_defaults(spread, name, goal):
+    whole, quarter = ([run["ACC"] for run in spread.by_setting()[name, n, spread.DEFAULT]["runs"]] for n in (150, 38))
+    measured = f"{shown(whole, 1)} at the whole schedule ({{}} seeds), {shown(quarter, 1)} at a quarter (ten)"
+    met = (
+        statistics.mean(whole) >= 66
+        if name == "fashion"
+        else statistics.mean(whole) >= 95 and statistics.stdev(whole) <= 3
+    )
+    row = f"| {goal} | {measured.format({4: 'four', 10: 'ten'}[len(whole)])} | {'met' if met else '**missed**'}"
+    assert row in (ROOT / "docs" / "spread.md").read_text()
+
+
+def test_what_the_page_says_of_sandals_is_recorded(spread):
+    runs = spread.by_setting()["fashion", 150, spread.DEFAULT]["runs"]
+    mostly = [any(row[5] > sum(row) / 2 for row in run["test_leaf_by_class"]) for run in runs]  # 5: sandals
+    with_leaf = statistics.mean(run["ACC"] for run, found in zip(runs, mostly, strict=True) if found)
+    without = ", ".join(f"{run['ACC']:.1f}" for run, found in zip(runs, mostly, strict=True) if not found)
+    accs, page = (
+        ", ".join(f"{run['ACC']:.1f}" for run in runs),
+        " ".join((ROOT / "docs" / "spread.md").read_text().split()),
+    )
+    assert f"ten seeds: {accs};" in page
+    assert f"the mean of their ACC is {with_leaf:.1f}. In the other three ({without})" in page
+    assert sum(mostly) == 7
+
+
 def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     ranking, page = importlib.import_module("ranking"), (ROOT / "docs" / "results.md").read_text()
