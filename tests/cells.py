@@ -1,9 +1,12 @@
 """Cells, records and a table of seconds, for the tests of the paper's tables."""
 
+from collections.abc import Iterator
+
 from typer.testing import CliRunner
 
 from treevae.cli import app
-from treevae.experiments.cells import Cell
+from treevae.data import DataSet
+from treevae.experiments.cells import Cell, Job
 from treevae.experiments.methods import METHODS, Place
 from treevae.experiments.store import Store
 from treevae.experiments.tables import SCORES, Entry, Figure, Row, Table
@@ -28,6 +31,12 @@ def cell_of(seed: int = 0, scale: float = 1.0, data: str = "fashion", method: st
 
 def small(seed: int, **changes) -> Cell:
     return cell_of(seed, SCALE, "digits", **SMALL | changes)
+
+
+def records_of(job: Job, data: DataSet, place: Place = CPU) -> Iterator[tuple[Cell, dict]]:
+    """What the method of a job yields."""
+    method = METHODS[job.method]
+    return method.fit(method.make(job.cells[0], data, place), job, data, place)
 
 
 def fabricate(here: Store, cell: Cell, **scores: float) -> None:

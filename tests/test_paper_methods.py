@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from cells import CPU, SCALE, SMALL, cell_of
+from cells import CPU, SCALE, SMALL, cell_of, records_of
 from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
@@ -34,7 +34,7 @@ from treevae.tree import balanced
 def test_deepect_gives_a_record_for_its_cell():
     data = load("digits")
     cell = cell_of(data="digits", method="deepect", scale=0.005, n_leaves=6, network="mlp", batch_size=128)
-    ((_, found),) = METHODS["deepect"].fit(Job((cell,)), data, CPU)
+    ((_, found),) = records_of(Job((cell,)), data, CPU)
     assert len(found["test_leaf_by_class"]) == 6  # in one epoch, where the paper has a split in two
     assert set(found["scores_percent"]) == {"DP", "LP", "ACC", "NMI", "ARI"}
     assert np.sum(found["test_leaf_by_class"]) == len(data.x_test)
@@ -48,12 +48,12 @@ def test_deepect_gives_a_record_for_its_cell():
 @pytest.mark.parametrize(("name", "told"), [("agg", {"n_clusters": 4}), ("bisecting", {"n_clusters": 4, "n_init": 10})])
 def test_a_record_of_test_samples_tells_all_parameters(name, told):
     cell = cell_of(3, data="digits", method=name, n_leaves=4)
-    ((_, found),) = METHODS[name].fit(Job((cell,)), load("digits"), CPU)
+    ((_, found),) = records_of(Job((cell,)), load("digits"), CPU)
     assert found["parameters"] == told
 
 
 def test_a_record_of_treevae_tells_all_parameters_but_the_seed():
-    ((_, found),) = METHODS["treevae"].fit(Job((cell_of(3, SCALE, "digits", **SMALL),)), load("digits"), CPU)
+    ((_, found),) = records_of(Job((cell_of(3, SCALE, "digits", **SMALL),)), load("digits"), CPU)
     named = set(TreeVAE().get_params()) - {"device", "verbose", "random_state"}
     assert set(found["parameters"]) == named
     assert (found["parameters"]["learning_rate"], found["parameters"]["epochs"]) == (1e-3, 3)
@@ -83,7 +83,7 @@ def made_deepect(monkeypatch):
 
     def of(data, scale=1.0):
         with pytest.raises(ValueError, match="enough"):
-            list(METHODS["deepect"].fit(Job((cell_of(data=data, method="deepect", scale=scale),)), load("digits"), CPU))
+            list(records_of(Job((cell_of(data=data, method="deepect", scale=scale),)), load("digits"), CPU))
         return made[-1]
 
     monkeypatch.setattr(DeepECT, "fit", enough)
@@ -106,7 +106,7 @@ def test_deepect_is_extended_by_augmentation_in_contrastive_experiments_alone(ma
 @pytest.mark.parametrize("name", ["agg", "bisecting", "hdbscan"])
 def test_a_method_gives_a_record_for_its_cells(name):
     data = load("digits")
-    ((cell, found),) = METHODS[name].fit(Job((cell_of(data="digits", method=name),)), data, Place(command="a command"))
+    ((cell, found),) = records_of(Job((cell_of(data="digits", method=name),)), data, Place(command="a command"))
     assert cell.method == name
     assert found["command"] == "a command"
     assert set(found["scores_percent"]) == {"LP", "ACC", "NMI", "ARI"} | ({"DP"} if name != "hdbscan" else set())
@@ -125,7 +125,7 @@ def test_hdbscan_has_no_settings_and_its_noise_is_one_more_cluster(n_noise, coun
     x, y = np.concatenate([*groups, noise]), np.repeat([1, 0], [120, 20 + n_noise])
     cell = cell_of(data="digits", method="hdbscan")
     assert cell.settings == {}  # scikit-learn's defaults
-    ((_, found),) = METHODS["hdbscan"].fit(Job((cell,)), DataSet("made up", x, y, x, y, ("few", "many")), Place())
+    ((_, found),) = records_of(Job((cell,)), DataSet("made up", x, y, x, y, ("few", "many")), Place())
     assert found["noise_samples"] == n_noise
     assert found["test_leaf_by_class"] == counts  # noise first
 
@@ -136,7 +136,7 @@ def test_latents_give_a_record_for_their_cells(name):
     changes = {"max_depth": 2, "network": "mlp", "hidden_dim": 16, "batch_size": 64}
     cells = [method.cell("digits", changes | {"n_leaves": n}, 0.004, seed) for n in (4, 10) for seed in (0, 1)]
     cells = cells if "matched" not in name else cells[:2]
-    found = dict(method.fit(Job(tuple(cells)), data, CPU))
+    found = dict(records_of(Job(tuple(cells)), data, CPU))
     assert set(found) == set(cells)
     for cell, kept in found.items():
         assert kept["elbo"]["ELBO"] < 0
@@ -189,7 +189,7 @@ def test_latents_are_of_the_papers_models(name, data, expected, monkeypatch):
     monkeypatch.setattr(TreeVAE, "fit_seeds", enough)
     for scale in (1.0, 0.1):
         with pytest.raises(ValueError, match="enough"):
-            list(METHODS[name].fit(Job((cell_of(data=data, method=name, scale=scale),)), samples, CPU))
+            list(records_of(Job((cell_of(data=data, method=name, scale=scale),)), samples, CPU))
     whole, short = (model.get_params() for model in made)
     assert (expected | {"n_init": 1}).items() <= whole.items()  # nothing is split, whatever TreeVAE's default
     assert short["epochs"] == whole["epochs"] / 10
@@ -210,11 +210,11 @@ def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
 
     monkeypatch.setattr(VAE, "fit_seeds", fitted)
     monkeypatch.setattr("treevae.experiments.records.record_of_density", lambda *_: {})
-    found = dict(METHODS["vae"].fit(Job(tuple(cells)), data, CPU))
+    found = dict(records_of(Job(tuple(cells)), data, CPU))
     assert list(found) == sorted(cells, key=lambda cell: cell.seed)
     for cell, kept in found.items():
         ward = Ward(cell.settings["n_leaves"]).fit(latents(data.x_test, cell.seed))
-        expected = record_of_labels(ward.tree_, ward.labels_, data, cell.seed, "", 0)
+        expected = record_of_labels(ward.tree_, ward.labels_, {}, data, cell.seed, "", 0)
         for part in ("tree", "scores_percent", "test_leaf_by_class"):
             assert kept[part] == expected[part]
 
@@ -240,7 +240,7 @@ def test_a_fixed_tree_is_trained_and_recorded():
     data = load("digits")
     tree = Tree().split(0).split(1)
     cell = cell_of(data="digits", scale=SCALE, **SMALL, tree=json.loads(tree.to_json()))
-    ((_, found),) = METHODS["treevae"].fit(Job((cell,)), data, CPU)
+    ((_, found),) = records_of(Job((cell,)), data, CPU)
     assert found["tree"] == found["parameters"]["tree"] == json.loads(tree.to_json())
     json.dumps(found)
 
@@ -249,7 +249,7 @@ def test_frequencies_of_attributes_in_each_leaf():
     x = np.zeros((4, 2))
     has = np.array([[1, 0], [1, 1], [0, 1], [0, 1]], dtype=bool)
     data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=("Male", "Bangs"))
-    found = record_of_labels(Tree().split(0).split(1), np.array([0, 0, 0, 2]), data, 0, "", 1.0)
+    found = record_of_labels(Tree().split(0).split(1), np.array([0, 0, 0, 2]), {}, data, 0, "", 1.0)
     assert found["leaf_attributes_percent"] == {
         "Male": [pytest.approx(200 / 3), None, 0], "Bangs": [pytest.approx(200 / 3), None, 100]
     }  # fmt: skip
@@ -262,7 +262,7 @@ def test_hair_loss_and_beard_are_what_the_paper_says():
     has = np.array([[1, 0, 1, 0], [0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool)
     x = np.zeros((5, 2))
     data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=names)
-    found = record_of_labels(Tree().split(0), np.array([0, 0, 0, 1, 1]), data, 0, "", 1.0)
+    found = record_of_labels(Tree().split(0), np.array([0, 0, 0, 1, 1]), {}, data, 0, "", 1.0)
     hair, beard = (row for row in TABLES["celeba-attributes"].rows if row.title in ("Hair Loss", "Beard"))
     assert [entry.score.read(found) for entry in hair.entries[:2]] == pytest.approx([100, 0])
     assert [entry.score.read(found) for entry in beard.entries[:2]] == pytest.approx([200 / 3, 50])

@@ -83,10 +83,10 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_job_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
-    def diverge(job, data, place):
+    def diverge(model, job, data, place):
         raise FloatingPointError("the loss\nis not finite")
 
-    monkeypatch.setitem(METHODS, "bad", Method("bad", diverge, METHODS["agg"].make))
+    monkeypatch.setitem(METHODS, "bad", Method("bad", METHODS["agg"].make, diverge))
     here = Store(tmp_path)
     bad = METHODS["bad"].cell("digits", {}, 1, 0)
     ended = list(run(jobs_of(here, [bad, cell_of(data="digits", method="agg")]), here, CPU))
@@ -97,11 +97,11 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
 
 
 def test_a_record_that_cannot_be_written_fails_its_job_and_leaves_the_state(tmp_path, monkeypatch):
-    def not_finite(job, data, place):
+    def not_finite(model, job, data, place):
         (place.folder / "state-a.safetensors").touch()
         yield job.cells[0], {"elbo": {"ELBO": float("nan")}}
 
-    monkeypatch.setitem(METHODS, "bad", Method("bad", not_finite, METHODS["agg"].make))
+    monkeypatch.setitem(METHODS, "bad", Method("bad", METHODS["agg"].make, not_finite))
     here, cell = Store(tmp_path), METHODS["bad"].cell("digits", {}, 1, 0)
     (failed,) = run(jobs_of(here, [cell]), here, CPU)
     assert "is not written: its elbo are not all numbers" in failed.why
@@ -119,10 +119,10 @@ def test_a_record_that_cannot_be_written_fails_its_job_and_leaves_the_state(tmp_
     ],
 )
 def test_no_error_of_one_fit_ends_the_others(tmp_path, monkeypatch, error, why):
-    def fail(job, data, place):
+    def fail(model, job, data, place):
         raise error
 
-    monkeypatch.setitem(METHODS, "bad", Method("bad", fail, METHODS["agg"].make))
+    monkeypatch.setitem(METHODS, "bad", Method("bad", METHODS["agg"].make, fail))
     here = Store(tmp_path)
     jobs = jobs_of(here, [METHODS["bad"].cell("digits", {}, 1, 0), cell_of(data="digits", method="agg")])
     failed, finished = run(jobs, here, CPU)

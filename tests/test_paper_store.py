@@ -224,7 +224,7 @@ def test_seeds_of_one_fit_are_one_job_and_what_is_there_is_skipped(tmp_path):
 
 
 def test_one_fit_may_serve_several_settings(tmp_path, monkeypatch):
-    cuts = Method("cuts", lambda job, data, place: iter(()), METHODS["agg"].make, uses=("n_leaves", "latent_dim"),
+    cuts = Method("cuts", METHODS["agg"].make, METHODS["agg"].fit, uses=("n_leaves", "latent_dim"),
                   together=("seed", "n_leaves"))  # fmt: skip
     monkeypatch.setitem(METHODS, "cuts", cuts)
     wanted = [cuts.cell("fashion", {"n_leaves": n, "latent_dim": z}, 1, s)

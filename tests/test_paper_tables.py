@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from cells import CPU, cell_of, fabricate, treevae
+from cells import CPU, cell_of, fabricate, records_of, treevae
 from scipy.stats import ttest_ind
 
 from treevae import Tree, TreeVAE
@@ -396,7 +396,7 @@ def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
         (ended,) = run([Job((cell,))], here, CPU)
         if n == 400:  # another test set than that of seed 0
             assert re.search(r"^the data .*360x8x8 .* are not those of .*200x8x8 .* another folder", ended.why)
-            (record,) = [found for _, found in METHODS["bisecting"].fit(Job((cell,)), cut, CPU)]
+            (record,) = [found for _, found in records_of(Job((cell,)), cut, CPU)]
             here.write(cell, record)  # as an earlier version did
     kept = here.read(cells[0])
     assert kept["test_samples"].split()[1] == "200x8x8"
@@ -425,7 +425,7 @@ def test_fits_with_other_parameters_are_refused_before_they_start_and_not_averag
         "the parameters (n_init: 3) are not those of records in the store that these would be averaged with "
         "(n_init: 10); name another folder with --results"
     )
-    (record,) = [found for _, found in METHODS["bisecting"].fit(Job((cells[2],)), load("digits"), CPU)]
+    (record,) = [found for _, found in records_of(Job((cells[2],)), load("digits"), CPU)]
     here.write(cells[2], record)  # as by a process that had begun before
     text = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
     assert "mixed parameters\n" in text

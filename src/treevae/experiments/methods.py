@@ -1,9 +1,10 @@
 """The methods of the tables by name: on which settings each depends, what one fit serves, and how it is fitted.
 
 Another method is one more entry of METHODS. Its ``make`` gives the estimator of a cell, whose parameters are compared
-with those of records in the store before anything is fitted, and stand in the records that its ``fit`` yields, one for
-each cell of a job. Where the scores stand in a record is what ``tables`` reads: "scores_percent" with DP, LP, ACC and
-NMI, "elbo" with ELBO and RL, "likelihood" with ll_paper. What a method does not give is left out.
+with those of records in the store before anything is fitted; its ``fit`` takes the estimator of a job's first cell and
+yields a record for each of the job's cells. Where the scores stand in a record is what ``tables`` reads:
+"scores_percent" with DP, LP, ACC and NMI, "elbo" with ELBO and RL, "likelihood" with ll_paper. What a method does not
+give is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ OF_LATENTS = (
 DEPTH = {"depth": 5}  # of the paper's LadderVAE and VAE, also where its trees are deeper
 OF_DEEPECT = ("n_leaves", "network", "likelihood", "augment", "contrastive_weight", "batch_size")
 Make = Callable[[Cell, DataSet, Place], Any]
-Fit = Callable[[Job, DataSet, Place], Iterator[tuple[Cell, dict[str, Any]]]]
+Records = Iterator[tuple[Cell, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class Method:
     """How a method of the tables is fitted."""
 
     name: str
-    fit: Fit
     make: Make  # the estimator of a cell, whose parameters are so known before it is fitted
+    fit: Callable[[Any, Job, DataSet, Place], Records]  # given the estimator of the job's first cell
     uses: tuple[str, ...] | None = None  # of the recipe's parameters; None is all of them
     own: Mapping[str, Any] = field(default_factory=dict)  # settings that no recipe has
     if_contrastive: tuple[str, ...] = ()  # of these, those that it uses in contrastive experiments alone
@@ -100,13 +101,12 @@ def make_treevae(cell: Cell, data: DataSet, place: Place) -> TreeVAE:
     return TreeVAE(**settings, device=place.device, verbose=place.verbose)
 
 
-def fit_treevae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+def fit_treevae(model: TreeVAE, job: Job, data: DataSet, place: Place) -> Records:
     """A record of each cell, from trees that are grown side by side."""
     from .models import Models
     from .records import record
     from .store import wrong_with
 
-    model = make_treevae(job.cells[0], data, place)
     with _fewer_leaves_allowed():
         models = model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder)
     by_seed = dict(zip(job.seeds, models, strict=True))
@@ -162,23 +162,8 @@ def _of_latents(cell: Cell, place: Place) -> dict[str, Any]:
     return {**settings, "device": place.device, "verbose": place.verbose}
 
 
-def fit_vae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell of a VAE, and of Ward's method on its latents of the test samples."""
-    return _fit_latents(make_vae(job.cells[0], data, place), job, data, place)
-
-
-def fit_laddervae(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell of a LadderVAE, and of Ward's method on its latents of the test samples."""
-    return _fit_latents(make_laddervae(job.cells[0], data, place), job, data, place)
-
-
-def fit_matched(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """As :func:`fit_laddervae`, with as many weights as a TreeVAE of the recipe has in training."""
-    return _fit_latents(make_matched(job.cells[0], data, place), job, data, place)
-
-
-def _fit_latents(model: LadderVAE, job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell, from models that are trained side by side: the model's density, and Ward's tree."""
+def fit_latents(model: LadderVAE, job: Job, data: DataSet, place: Place) -> Records:
+    """A record of each cell, from models that are trained side by side, and of Ward's tree of the test latents."""
     from ..baselines.ward import Ward
     from .records import clustering, parameters_of, record_of_density
 
@@ -223,17 +208,16 @@ def make_deepect(cell: Cell, data: DataSet, place: Place) -> DeepECT:
     )
 
 
-def fit_deepect(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
+def fit_deepect(model: DeepECT, job: Job, data: DataSet, place: Place) -> Records:
     """The record of the cell; learnt from the training samples, the test samples are placed."""
     from .records import parameters_of, record_of_labels
 
     (cell,) = job.cells
-    model = make_deepect(cell, data, place)
     with _fewer_leaves_allowed():
         model.fit(data.x_train, checkpoint=place.folder)
     labels, device = model.predict(data.x_test), next(model.module_.parameters()).device
-    how = (place.command, model.seconds_[-1], device, parameters_of(model))
-    yield cell, record_of_labels(model.tree_, labels, data, cell.seed, *how)
+    how = (place.command, model.seconds_[-1], device)
+    yield cell, record_of_labels(model.tree_, labels, parameters_of(model), data, cell.seed, *how)
 
 
 def make_ward(cell: Cell, data: DataSet, place: Place) -> Ward:
@@ -243,11 +227,6 @@ def make_ward(cell: Cell, data: DataSet, place: Place) -> Ward:
     return Ward(cell.settings["n_leaves"])
 
 
-def fit_ward(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell. The test samples themselves are clustered: Ward's method cannot place others."""
-    return _fit_test_samples(make_ward, job, data, place)
-
-
 def make_bisecting(cell: Cell, data: DataSet, place: Place) -> Bisecting:
     """Bisecting k-means with the leaves and the seed of a cell."""
     from ..baselines.bisecting import Bisecting
@@ -255,24 +234,16 @@ def make_bisecting(cell: Cell, data: DataSet, place: Place) -> Bisecting:
     return Bisecting(cell.settings["n_leaves"], random_state=cell.seed)
 
 
-def fit_bisecting(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell, on the test samples, as for Ward's method."""
-    return _fit_test_samples(make_bisecting, job, data, place)
-
-
-def _fit_test_samples(make: Make, job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell, from a tree over the test samples."""
+def fit_test_samples(model: Ward | Bisecting, job: Job, data: DataSet, place: Place) -> Records:
+    """The record of the cell. The test samples themselves are clustered: Ward's method cannot place others."""
     from .records import parameters_of, record_of_labels
 
-    for cell in job.cells:
-        began = time.perf_counter()
-        with _fewer_leaves_allowed():
-            model = make(cell, data, place).fit(data.x_test)
-        seconds, told = time.perf_counter() - began, parameters_of(model)
-        yield (
-            cell,
-            record_of_labels(model.tree_, model.labels_, data, cell.seed, place.command, seconds, parameters=told),
-        )
+    (cell,) = job.cells
+    began = time.perf_counter()
+    with _fewer_leaves_allowed():
+        model.fit(data.x_test)
+    how = (place.command, time.perf_counter() - began)
+    yield cell, record_of_labels(model.tree_, model.labels_, parameters_of(model), data, cell.seed, *how)
 
 
 def make_hdbscan(cell: Cell, data: DataSet, place: Place) -> HDBSCAN:
@@ -282,34 +253,39 @@ def make_hdbscan(cell: Cell, data: DataSet, place: Place) -> HDBSCAN:
     return HDBSCAN(copy=True)  # what it does by default, without a warning
 
 
-def fit_hdbscan(job: Job, data: DataSet, place: Place) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A record of each cell, on the test samples. There is no tree of clusters, and what it calls noise is one more."""
+def fit_hdbscan(model: HDBSCAN, job: Job, data: DataSet, place: Place) -> Records:
+    """The record of the cell, on the test samples. There is no tree, and what it calls noise is one more cluster."""
     import numpy as np
 
     from .records import parameters_of, record_of_labels
 
-    x = np.asarray(data.x_test, dtype=np.float64).reshape(len(data.x_test), -1)
-    for cell in job.cells:
-        began = time.perf_counter()
-        model = make_hdbscan(cell, data, place)
-        labels = model.fit_predict(x)
-        seconds = time.perf_counter() - began
-        noise = int((labels < 0).sum())
-        _, labels = np.unique(labels, return_inverse=True)  # noise, where there is some, comes first
-        told = parameters_of(model)
-        found = record_of_labels(None, labels, data, cell.seed, place.command, seconds, parameters=told)
-        yield cell, found | {"noise_samples": noise}
+    (cell,) = job.cells
+    began = time.perf_counter()
+    labels = model.fit_predict(np.asarray(data.x_test, dtype=np.float64).reshape(len(data.x_test), -1))
+    how = (place.command, time.perf_counter() - began)
+    _, clusters = np.unique(labels, return_inverse=True)  # noise, where there is some, comes first
+    found = record_of_labels(None, clusters, parameters_of(model), data, cell.seed, *how)
+    yield cell, found | {"noise_samples": int((labels < 0).sum())}
 
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("treevae", fit_treevae, make_treevae, together=("seed",), keeps_state=True, gpu=True),
-        Method("vae", fit_vae, make_vae, OF_LATENTS, DEPTH, together=("seed", "n_leaves"), keeps_state=True, gpu=True),
+        Method("treevae", make_treevae, fit_treevae, together=("seed",), keeps_state=True, gpu=True),
+        Method(
+            "vae",
+            make_vae,
+            fit_latents,
+            uses=OF_LATENTS,
+            own=DEPTH,
+            together=("seed", "n_leaves"),
+            keeps_state=True,
+            gpu=True,
+        ),
         Method(
             "laddervae",
-            fit_laddervae,
             make_laddervae,
+            fit_latents,
             uses=OF_LATENTS,
             own=DEPTH,
             together=("seed", "n_leaves"),
@@ -318,8 +294,8 @@ METHODS: dict[str, Method] = {
         ),
         Method(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
             "laddervae-matched",
-            fit_matched,
             make_matched,
+            fit_latents,
             uses=(*OF_LATENTS, "max_depth"),
             own=DEPTH,
             together=("seed",),
@@ -329,16 +305,16 @@ METHODS: dict[str, Method] = {
         # its extension by augmented samples is the paper's in the contrastive experiments alone
         Method(
             "deepect",
-            fit_deepect,
             make_deepect,
+            fit_deepect,
             uses=OF_DEEPECT,
             if_contrastive=("augment",),
             keeps_state=True,
             gpu=True,
         ),
-        Method("agg", fit_ward, make_ward, uses=("n_leaves",), seeded=False),
-        Method("bisecting", fit_bisecting, make_bisecting, uses=("n_leaves",)),
+        Method("agg", make_ward, fit_test_samples, uses=("n_leaves",), seeded=False),
+        Method("bisecting", make_bisecting, fit_test_samples, uses=("n_leaves",)),
         # by scikit-learn's defaults, as one would try it first
-        Method("hdbscan", fit_hdbscan, make_hdbscan, uses=(), seeded=False, lacks=("DP",)),
+        Method("hdbscan", make_hdbscan, fit_hdbscan, uses=(), seeded=False, lacks=("DP",)),
     )
 }

@@ -28,6 +28,7 @@ from ..training.samples import Samples, over
 from ..tree import Tree
 from .cells import PARAMETERS
 
+CPU = torch.device("cpu")
 PARTS = 10  # in which samples are scored, each with a sign of progress
 ACTIVE = 0.01  # variance, over samples, of the mean of a latent dimension that is in use
 TOLD_ELSEWHERE = ("device", "verbose", "random_state")  # in a record, or of no effect on it
@@ -66,15 +67,15 @@ def record_of_density(
 def record_of_labels(
     tree: Tree | None,
     labels: np.ndarray,
+    parameters: Mapping[str, Any],
     data: DataSet,
     seed: int,
     command: str,
     seconds: float,
-    device: torch.device | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    device: torch.device = CPU,
 ) -> dict[str, Any]:
     """All that is worth keeping of a clustering of a data set's test samples, its clusters being leaves or not."""
-    origin = _origin(data, seed, command, parameters, device or torch.device("cpu"), round(seconds, 3))
+    origin = _origin(data, seed, command, parameters, device, round(seconds, 3))
     return origin | clustering(tree, labels, data)
 
 
@@ -82,7 +83,7 @@ def _origin(
     data: DataSet,
     seed: int,
     command: str,
-    parameters: Mapping[str, Any] | None,
+    parameters: Mapping[str, Any],
     device: torch.device,
     seconds: float,
 ) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def _origin(
         **about_data(data),
         "seed": seed,
         "command": command,
-        **({} if parameters is None else {PARAMETERS: dict(parameters)}),
+        PARAMETERS: dict(parameters),
         "device": name_of(device),
         "versions": versions(),
         "source": source(),

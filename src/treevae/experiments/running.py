@@ -208,8 +208,8 @@ def fit(
     from .records import about_data, parameters_of
 
     data = _read(job.data, place.root)
-    told = parameters_of(method.make(job.cells[0], data, place))
-    ours: dict[str, Any] = {**about_data(data), PARAMETERS: told}
+    model = method.make(job.cells[0], data, place)
+    ours: dict[str, Any] = {**about_data(data), PARAMETERS: parameters_of(model)}
     for record in beside:
         if of_other_data(record, ours):
             was, now = (", ".join(one[name] for name in SAID if one.get(name)) for one in (record, ours))
@@ -223,7 +223,7 @@ def fit(
                 f"the parameters ({now}) are not those of records in the store that these would be averaged with "
                 f"({was}); name another folder with --results"
             )
-    for cell, record in method.fit(job, data, place):
+    for cell, record in method.fit(model, job, data, place):
         yield cell, record | {"fitted_with_seeds": list(job.seeds)}
 
 
