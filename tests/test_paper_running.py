@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -155,6 +156,49 @@ def test_a_cell_is_fitted_by_one_process_at_a_time(tmp_path):
     assert [type(one) for one in ended] == [Busy, Busy, Finished]
     assert [type(one) for one in run([Job((cells[1],))], here, CPU)] == [Finished]
     assert not (tmp_path / "running").exists()
+
+
+CROWD = """
+import os, sys, time
+from cells import cell_of
+from pathlib import Path
+from treevae.experiments.cells import Job
+from treevae.experiments.store import Store
+from treevae.training.runfolder import RunLockedError
+
+folder, mine = Path(sys.argv[1]), int(sys.argv[2])
+store, shared = Store(folder / "store"), cell_of(9, method="bisecting")
+jobs = [Job((shared,)), Job((cell_of(mine, method="bisecting"), shared))]
+(folder / f"ready{mine}").touch()
+while len(list(folder.glob("ready*"))) < 4:
+    time.sleep(0.01)
+entered, end = 0, time.monotonic() + 3
+while time.monotonic() < end:
+    try:
+        with store.alone(jobs[entered % 2]) as state:
+            os.close(os.open(folder / "inside", os.O_CREAT | os.O_EXCL))  # fails if another one is inside
+            (state / "state-a.safetensors").touch()
+            os.unlink(folder / "inside")
+            store.finish(jobs[entered % 2])
+            entered += 1
+    except RunLockedError:
+        pass
+print(entered)
+"""
+
+
+def test_of_a_crowd_of_processes_one_at_a_time_works_on_a_cell(tmp_path):
+    command, here = [sys.executable, "-c", CROWD, str(tmp_path)], Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent / "src")])
+    crowd = [
+        subprocess.Popen([*command, str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         env=os.environ | {"PYTHONPATH": path})
+        for i in range(4)
+    ]  # fmt: skip
+    ended = [one.communicate(timeout=120) for one in crowd]
+    assert [error for _, error in ended if error] == []
+    assert sum(int(entered) for entered, _ in ended) > 20
+    assert not (tmp_path / "store" / "running").exists()
 
 
 def test_a_job_that_another_process_has_ended_meanwhile_is_there(tmp_path, tiny, monkeypatch):

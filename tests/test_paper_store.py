@@ -73,7 +73,7 @@ def test_scales_never_share_a_cell(tmp_path):
     assert list(here.seeds(cell_of(scale=0.1))) == [0]
 
 
-@pytest.mark.parametrize("step", ["mkdir", "fsync", "replace"])
+@pytest.mark.parametrize("step", ["mkdir", "fsync", "link"])
 def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch, step):
     here = Store(tmp_path)
 
@@ -81,12 +81,7 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch, step):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        if step == "mkdir":
-            patch.setattr(store.Path, "mkdir", full)
-        elif step == "fsync":
-            patch.setattr(os, "fsync", full)
-        else:
-            patch.setattr(os, "replace", full)
+        patch.setattr(store.Path if step == "mkdir" else os, step, full)
         with pytest.raises(OSError, match=r"cannot write .*fashion-treevae-seed0.*: No space left"):
             here.write(cell_of(), {"much": list(range(1000))})
     assert list(tmp_path.iterdir()) == []
@@ -119,6 +114,30 @@ def test_of_two_fits_of_a_cell_the_first_stays_and_the_other_is_kept(tmp_path, a
     assert not in_place
     assert json.loads(path.read_text())["note"] == "one"
     assert json.loads(aside.read_text())["note"] == "other"
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_of_two_processes_that_write_at_once_none_is_lost(tmp_path, monkeypatch, has_links):
+    """The other one writes after this one has seen that there is no record."""
+    here, cells, link = Store(tmp_path), [cell_of(0), cell_of(1)], os.link
+
+    def meanwhile(part, path):
+        monkeypatch.setattr(os, "link", link if has_links else no_links)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: 1)
+            here.write(cells[0], {"note": "the other"})
+        os.link(part, path)
+
+    def no_links(part, path):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", meanwhile)
+    path, aside, in_place = here.write(cells[0], {"note": "this one"})
+    assert not in_place
+    assert json.loads(path.read_text())["note"] == "the other"
+    assert json.loads(aside.read_text())["note"] == "this one"
+    assert here.write(cells[1], {}).aside is None
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "aside", *map(here.path, cells)])  # nothing half is left
 
 
 def test_a_record_that_was_edited_while_its_successor_was_fitted_gives_way_to_it(tmp_path):

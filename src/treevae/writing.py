@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # of file systems that have none
+Put = Callable[[Path, Path], None]
 
-def write_whole(path: Path, text: str) -> None:
+
+def write_whole(path: Path, text: str, put: Put | None = None) -> None:
     """Write a text file and wait until it is on the disk; its folder is made if it is not there.
 
     Raises
@@ -17,7 +21,7 @@ def write_whole(path: Path, text: str) -> None:
         The file could not be written (full disk, read-only folder). The one that was there is as it was.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")  # several processes may write the same file
-    with replacing(path, part):
+    with replacing(path, part, put):
         path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -25,12 +29,38 @@ def write_whole(path: Path, text: str) -> None:
             os.fsync(file.fileno())
 
 
+def write_new(path: Path, text: str) -> bool:
+    """Whether a text file was written, as :func:`write_whole` does it; not if there is one, which stays as it is.
+
+    Of several processes that write the same file one succeeds, where the file system has links.
+    """
+    try:
+        write_whole(path, text, put=_put_new)
+    except FileExistsError:
+        if path.exists():
+            return False
+        raise  # what is in the way is no file of that name
+    return True
+
+
+def _put_new(part: Path, path: Path) -> None:
+    """Give a file another name, unless one has that name already."""
+    try:
+        os.link(part, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        os.replace(part, path)
+
+
 @contextmanager
-def replacing(path: Path, part: Path) -> Iterator[None]:
+def replacing(path: Path, part: Path, put: Put | None = None) -> Iterator[None]:
     """Inside, ``part`` is written; then it takes the place of ``path``. Where that fails nothing is left of it."""
     try:
         yield
-        os.replace(part, path)
+        (put or os.replace)(part, path)
     except OSError as error:
         raise restated(error, f"cannot write {path}: {reason(error)}; a file that was there is as it was") from error
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ..recipes import RECIPES
 from ..training.checkpoint import parsed
-from ..training.runfolder import RunFolder, RunLockedError
-from ..writing import write_whole
+from ..training.runfolder import RunFolder
+from ..writing import write_new, write_whole
 from .cells import MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
 
 RUNNING = "running"  # the folder of the states
@@ -23,6 +22,7 @@ JOB = "job.json"
 LOCKS = "locks"  # the folder of the cells that processes work on
 REPLACES = "replaces"  # in a record: the hash of the one in whose place it came
 OWNER = "owner"  # the folder with the lock of the process whose job it is
+LOCK_TRIES = 100  # each of which another process thwarts by removing the folder that it had locked
 LARGEST_NUMBER = 1e300  # that a record may have
 LONGEST_NAME = 200  # bytes of a cell's; file systems have 255, and names of files end in more
 IDENTITY = ("data", "method", "settings", "scale", "seed")
@@ -127,17 +127,15 @@ class Store:
             text = json.dumps(whole, indent=1, allow_nan=False) + "\n"
         except ValueError as error:
             raise ValueError(f"the record of {cell.name} is not written: {error}") from error
-        path, found = self.path(cell), self.read(cell)
-        if found is None:
-            write_whole(path, text)
-            return Written(path)
+        path = self.path(cell)
+        while (found := self.read(cell)) is None:
+            if write_new(path, text):  # else another process was faster
+                return Written(path)
         if found == json.loads(text):  # of a fit that was killed after it had written this
             return Written(path)
-        aside = place_aside(path)
         if replaces is None or found.get(REPLACES) == replaces:
-            write_whole(aside, text)
-            return Written(path, aside, in_place=False)
-        write_whole(aside, json.dumps(found, indent=1) + "\n")
+            return Written(path, _write_aside(path, text), in_place=False)
+        aside = _write_aside(path, json.dumps(found, indent=1) + "\n")
         write_whole(path, text)
         return Written(path, aside)
 
@@ -165,13 +163,13 @@ class Store:
         RunLockedError
             Another process works on it, or on one of its cells.
         """
-        locks = [self.folder / RUNNING / LOCKS / cell.name for cell in job.cells]
-        with ExitStack() as held:
-            _take(held, self.folder / RUNNING / job.name / OWNER)
+        running = self.folder / RUNNING
+        with ExitStack() as held:  # undone from the last to the first
+            held.callback(self._sweep, job)
+            _take(held, running / job.name / OWNER)
             held.callback(self.leave, job)
-            for lock in locks:
-                _take(held, lock)
-                held.callback(shutil.rmtree, lock, ignore_errors=True)
+            for cell in job.cells:
+                _take(held, running / LOCKS / cell.name)
             yield self.begin(job)
 
     def begin(self, job: Job) -> Path:
@@ -201,22 +199,24 @@ class Store:
 
     def finish(self, job: Job) -> None:
         """Remove the state of a job whose records are all there."""
-        shutil.rmtree(self.folder / RUNNING / job.name, ignore_errors=True)
-        self._tidy()
+        folder = self.folder / RUNNING / job.name
+        with suppress(FileNotFoundError):
+            for path in folder.iterdir():
+                if path.name != OWNER:  # whose lock goes with the process that has it
+                    with suppress(OSError):
+                        path.unlink()
+        self._sweep(job)
 
-    def _tidy(self) -> None:
-        """Remove the folders of what runs, once nothing does."""
-        with suppress(OSError):  # others are running
-            if (self.folder / RUNNING / LOCKS).exists():
-                (self.folder / RUNNING / LOCKS).rmdir()
-            (self.folder / RUNNING).rmdir()
+    def _sweep(self, job: Job) -> None:
+        """Remove the folders of a job and of what runs, where nothing is left in them."""
+        running = self.folder / RUNNING
+        for folder in (running / job.name / OWNER, running / job.name, running / LOCKS, running):
+            _remove_if_empty(folder)
 
     def leave(self, job: Job) -> None:
         """Keep the state of a job that has not ended; without one, nothing is left of it."""
         if _is_bare(self.folder / RUNNING / job.name):
             self.finish(job)
-        else:
-            self._tidy()
 
 
 def wrong_with(record: dict[str, Any]) -> str:
@@ -278,11 +278,29 @@ def _checked_cell(cell: Cell) -> Cell:
 
 
 def _take(held: ExitStack, folder: Path) -> None:
-    """Lock a folder for as long as a stack holds."""
-    try:
-        held.enter_context(RunFolder(folder))
-    except FileNotFoundError as error:  # removed between two steps by the one who had it
-        raise RunLockedError(str(error)) from error
+    """Lock a folder for as long as a stack holds; then it is removed, unless another process has locked it by then."""
+    held.callback(_remove_if_empty, folder)
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            held.enter_context(RunFolder(folder))
+        except (FileNotFoundError, FileExistsError):  # removed between two steps by the one who had it
+            if not left:
+                raise
+        else:
+            return
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Remove a folder that holds nothing: a lock that another process has is never removed with it."""
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _write_aside(path: Path, text: str) -> Path:
+    """Where a text is kept beside what was set aside of a record earlier."""
+    while not write_new(aside := place_aside(path), text):
+        pass  # another process took the name
+    return aside
 
 
 def _is_bare(folder: Path) -> bool:

@@ -155,8 +155,10 @@ class RunFolder:
         """Unlock the folder."""
         if self._lock is None:  # a child process of the one that holds it
             return
+        path = self.path / LOCK
         with suppress(OSError):  # not all systems remove open files
-            (self.path / LOCK).unlink(missing_ok=True)
+            if os.path.samestat(os.fstat(self._lock), path.stat()):  # else whoever removed ours, another has one there
+                path.unlink()
         os.close(self._lock)
         self._lock = None
 
