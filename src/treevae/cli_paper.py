@@ -293,10 +293,9 @@ def show_table(
     """Show a table: mean ± sd over the seeds in the store, beside the paper's figures.
 
     Every figure is marked as better (▲) or worse (▼) than the paper's mean, hollow (△, ▽) where chance may explain it
-    (Welch's test over seeds has p of 0.05 or more; one seed is judged by the paper's spread), or as the same as printed
-    (=). What has no record says "not run", what its record lacks "not recorded". The table is also written in Markdown
-    and in LaTeX, into the store's folder tables, once there is a figure; of some rows only where --markdown or --latex
-    ask.
+    (Welch's test over seeds has p of 0.05 or more, or there is one seed), or as the same as printed (=). What has no
+    record says "not run", what its record lacks "not recorded". The table is also written in Markdown and in LaTeX,
+    into the store's folder tables, once there is a figure; of some rows only where --markdown or --latex ask.
 
     \b
     Example:

@@ -20,9 +20,9 @@ MIXED, MIXED_PARAMETERS = "mixed data", "mixed parameters"
 BETTER, WORSE, SAME = "▲", "▼", "="
 PERHAPS_BETTER, PERHAPS_WORSE = "△", "▽"
 LEGEND = (
-    f"{BETTER} better than the paper, {WORSE} worse, by Welch's test over seeds (p < {CLEAR}; one seed by the paper's "
-    f"spread, a method without luck as it is); {PERHAPS_BETTER} {PERHAPS_WORSE} so are the means, but chance may "
-    f"explain it; {SAME} the same as printed."
+    f"{BETTER} better than the paper, {WORSE} worse, by Welch's test over seeds (p < {CLEAR} however the paper's "
+    f"figures were rounded; a method without luck as it is); {PERHAPS_BETTER} {PERHAPS_WORSE} so are the means, but "
+    f"chance may explain it, or there is one seed; {SAME} the same as printed."
 )
 SPREAD = "± is one sd over seeds."
 DIGITS = 1  # of figures that the paper does not have
@@ -45,6 +45,7 @@ class Shown:
     seeds: int
     notes: tuple[str, ...] = ()  # what a reader must know of our fits
     samples: frozenset[str] = frozenset()  # the fingerprints of those that it is of, as far as records tell
+    versions: frozenset[tuple[str, str]] = frozenset()  # of the code, each with the device
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,9 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> S
         ours = ours._replace(sd=0.0)
     digits = DIGITS if entry.paper is None else entry.paper.digits
     mark = compare(ours, entry.paper, entry.score.better, method.seeded) if scale == 1 else ""
-    return Shown(_written(ours.mean, ours.sd, digits), mark, paper, len(values), notes, _samples(having))
+    return Shown(
+        _written(ours.mean, ours.sd, digits), mark, paper, len(values), notes, _samples(having), _versions(having)
+    )
 
 
 def remarks(table: Table, found: Sequence[Line]) -> list[str]:
@@ -110,7 +113,7 @@ def remarks(table: Table, found: Sequence[Line]) -> list[str]:
     legend = [LEGEND] if any(one.mark for one in figures) else []
     spread = [SPREAD] if any("±" in one.ours + one.paper for one in figures) else []
     notes = dict.fromkeys(f"{line.data}: {note}." for line in found for one in line.figures for note in one.notes)
-    return [*legend, *spread, *filter(None, [table.note]), *notes, *_different_samples(found)]
+    return [*legend, *spread, *filter(None, [table.note]), *notes, *_different_samples(found), *_mixed_versions(found)]
 
 
 def _samples(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -129,6 +132,22 @@ def _different_samples(found: Sequence[Line]) -> Iterator[str]:
         if len(methods) > 1:
             each = "; ".join(f"{', '.join(titles)}: {samples}" for samples, titles in methods.items())
             yield f"{data}: the rows are not all of the same samples: {each}."
+
+
+def _versions(records: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, str]]:
+    """By which versions of the code, and on which devices, records were made; earlier ones do not tell the former."""
+    return frozenset((record.get("source", ""), record.get("device", "")) for record in records)
+
+
+def _mixed_versions(found: Sequence[Line]) -> Iterator[str]:
+    """A sentence with the rows whose figures are of several versions of the code, or of several devices."""
+    mixed: dict[str, list[str]] = {}
+    for line in found:
+        if len(frozenset().union(*(one.versions for one in line.figures))) > 1:
+            mixed.setdefault(line.data, []).append(line.title)
+    if mixed:
+        rows = "; ".join(f"{data}: {', '.join(titles)}" for data, titles in mixed.items())
+        yield f"Rows of several versions of the code or devices (source and device of their records): {rows}."
 
 
 def _notes(
@@ -211,9 +230,16 @@ def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) 
     if f"{ours.mean:.{paper.digits}f}" == f"{paper.mean:.{paper.digits}f}":
         return SAME
     without_luck = not seeded and ours.sd == paper.sd == 0
-    sure = without_luck or by_chance(ours, Mean(paper.mean, paper.sd, SEEDS)) < CLEAR
+    sure = without_luck or by_chance(ours, _nearest(paper, ours.mean)) < CLEAR
     ahead = (ours.mean > paper.mean) == (better > 0)
     return (BETTER if ahead else WORSE) if sure else (PERHAPS_BETTER if ahead else PERHAPS_WORSE)
+
+
+def _nearest(paper: Figure, to: float) -> Mean:
+    """Of all means and standard deviations that are printed as the paper's, those that differ least from a mean."""
+    half = 0.5 * 10**-paper.digits
+    mean = min(max(to, paper.mean - half), paper.mean + half)
+    return Mean(mean, None if paper.sd is None else paper.sd + half, SEEDS)
 
 
 def caption(table: Table, scale: float) -> str:
