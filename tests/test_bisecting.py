@@ -92,3 +92,29 @@ def test_the_best_of_the_starts_is_kept() -> None:
 def test_number_of_starts_must_fit(n: Any) -> None:
     with pytest.raises(ValueError, match=rf"n_init={n!r} must be a whole number of at least 1"):
         Bisecting(2, n).fit(blobs(np.float64))
+
+
+IMAGES = np.random.default_rng(0).random((40, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("seen", "given", "message"),
+    [
+        (IMAGES, IMAGES[:, :, :3], r"samples of shape \(4, 3\), but the model was fitted on samples of shape \(4, 4\)"),
+        (IMAGES, IMAGES[:, None], r"samples of shape \(1, 4, 4\), but .* on samples of shape \(4, 4\)"),
+        (IMAGES, IMAGES[0], r"X has shape \(4, 4\), but .* on images of shape \(4, 4\); .* X\[None\]"),
+        (IMAGES, IMAGES.reshape(40, 16), r"X has shape \(40, 16\), but .* on images of shape \(4, 4\)"),
+        (IMAGES.reshape(40, 16), IMAGES, r"samples of shape \(4, 4\), but .* on samples of shape \(16,\)"),
+        (IMAGES.reshape(40, 16), IMAGES.tolist(), r"samples of shape \(4, 4\), but .* on samples of shape \(16,\)"),
+        (IMAGES[:, 0], IMAGES[:, 0, :3], "X has 3 features, but Bisecting is expecting 4"),
+    ],
+)
+def test_samples_of_another_shape_are_refused(seen: np.ndarray, given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Bisecting(2, random_state=0).fit(seen).predict(given)
+
+
+def test_new_images_are_placed_as_their_pixels() -> None:
+    as_images, as_vectors = (Bisecting(5, random_state=0).fit(X) for X in (IMAGES[:30], IMAGES[:30].reshape(30, 16)))
+    np.testing.assert_array_equal(as_images.predict(IMAGES[30:]), as_vectors.predict(IMAGES[30:].reshape(10, 16)))
+    np.testing.assert_array_equal(as_images.predict(IMAGES[:30].tolist()), as_images.labels_)

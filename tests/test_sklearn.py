@@ -62,19 +62,26 @@ def test_names_of_features_are_kept_and_checked(estimator):
     check_dataframe_column_names_consistency(named(estimator), estimator)  # scikit-learn leaves it out of its checks
 
 
-@pytest.mark.parametrize("estimator", NETWORKS, ids=named)
-def test_a_fit_forgets_the_names_of_an_earlier_one(estimator):
+@pytest.mark.parametrize("images", [False, True], ids=["vectors", "images"])
+@pytest.mark.parametrize("estimator", ALL, ids=named)
+def test_a_fit_forgets_the_names_of_an_earlier_one(estimator, images):
     X, _ = make_blobs(n_samples=60, random_state=0)
     model = clone(estimator).fit(pd.DataFrame(X, columns=["height", "weight"]))
     assert model.feature_names_in_.tolist() == ["height", "weight"]
-    assert not hasattr(model.fit(X), "feature_names_in_")
+    model.fit(np.random.default_rng(0).uniform(size=(40, 4, 4)) if images else X)
+    assert not hasattr(model, "feature_names_in_")
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 4, 5)], ids=str)
+@pytest.mark.parametrize("estimator", ALL, ids=named)
+def test_each_value_of_an_image_is_a_feature(estimator, shape):
+    model = clone(estimator).fit(np.random.default_rng(0).uniform(size=(40, *shape)))
+    assert model.n_features_in_ == np.prod(shape)
 
 
 @pytest.mark.parametrize("estimator", NETWORKS, ids=named)
 def test_those_that_take_images_say_so(estimator):
-    model = clone(estimator).fit(np.random.default_rng(0).uniform(size=(40, 4, 4)))
-    assert model.n_features_in_ == 16
-    assert get_tags(model).input_tags.three_d_array
+    assert get_tags(estimator).input_tags.three_d_array
 
 
 @pytest.mark.parametrize("estimator", NETWORKS, ids=named)
