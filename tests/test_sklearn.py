@@ -44,7 +44,8 @@ NETWORKS = [
         pretrain_learning_rate=1e-2, random_state=0,
     ),
 ]  # fmt: skip
-ALL = [*NETWORKS, Ward(2), Bisecting(2, random_state=0)]
+BISECTING = Bisecting(2, random_state=0)
+ALL = [*NETWORKS, Ward(2), BISECTING]
 ANSWERS = ("predict", "predict_proba", "transform", "score_samples")
 
 
@@ -70,6 +71,23 @@ def test_a_fit_forgets_the_names_of_an_earlier_one(estimator, images):
     assert model.feature_names_in_.tolist() == ["height", "weight"]
     model.fit(np.random.default_rng(0).uniform(size=(40, 4, 4)) if images else X)
     assert not hasattr(model, "feature_names_in_")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "wrong"),
+    [(Ward(2), {"n_clusters": 100}), (BISECTING, {"n_clusters": 100}), (BISECTING, {"n_init": 0})],
+)
+def test_a_refused_fit_leaves_an_earlier_one_whole(estimator, wrong):
+    X = pd.DataFrame(make_blobs(n_samples=60, random_state=0)[0], columns=["height", "weight"])
+    model = clone(estimator).fit(X)
+    before = {name: value for name, value in vars(model).items() if name not in wrong}
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        model.set_params(**wrong).fit(np.zeros((10, 7)))
+    after = {name: value for name, value in vars(model).items() if name not in wrong}
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
+    if estimator is BISECTING:
+        np.testing.assert_array_equal(model.predict(X), model.labels_)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (3, 4, 5)], ids=str)

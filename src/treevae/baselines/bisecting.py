@@ -6,14 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from ..data.arrays import read_values
+from ..data.arrays import hand_over, read_values
 from ..parameters import whole_number
 from ..tree import Tree
 
@@ -49,7 +49,8 @@ class Bisecting(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Bisecting:
         """Split the samples of X, (n, ...), and return self; ``y`` is ignored."""
-        X, shape = read_values(self, X, None, dtype=FLOATS)
+        reader = clone(self)  # an earlier fit stays whole until this one ends
+        X, shape = read_values(reader, X, None, dtype=FLOATS)
         n, chance = len(X), check_random_state(self.random_state)
         k = whole_number("n_clusters", self.n_clusters, most=n, more=", the number of samples")
         n_init = whole_number("n_init", self.n_init)
@@ -69,6 +70,7 @@ class Bisecting(ClusterMixin, BaseEstimator):
         labels = np.empty(n, dtype=np.intp)
         for place, leaf in enumerate(tree.leaves):
             labels[members[leaf]] = place
+        hand_over(reader, self)
         self.tree_: Tree = tree
         self.labels_: np.ndarray = labels
         self._splits: dict[int, _Split] = splits

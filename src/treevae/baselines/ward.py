@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from scipy.cluster.hierarchy import linkage
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 
-from ..data.arrays import read_values
+from ..data.arrays import hand_over, read_values
 from ..parameters import whole_number
 from ..tree import Tree
 
@@ -39,7 +39,8 @@ class Ward(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Ward:
         """Merge the samples of X, (n, ...), and return self; ``y`` is ignored."""
-        X, _ = read_values(self, X, None, dtype=np.float64, ensure_min_samples=2)
+        reader = clone(self)  # an earlier fit stays whole until this one ends
+        X, _ = read_values(reader, X, None, dtype=np.float64, ensure_min_samples=2)
         n = len(X)
         k = whole_number("n_clusters", self.n_clusters, most=n, more=", the number of samples")
         merges = linkage(X, "ward")
@@ -55,6 +56,7 @@ class Ward(ClusterMixin, BaseEstimator):
             else:
                 node[merged[i]] = above
         label = {leaf: place for place, leaf in enumerate(tree.leaves)}
+        hand_over(reader, self)
         self.tree_: Tree = tree
         self.linkage_: np.ndarray = merges
         self.labels_: np.ndarray = np.array([label[leaf] for leaf in node[:n].tolist()])

@@ -167,6 +167,14 @@ def _learn(estimator: BaseEstimator, n_features: int) -> None:
     estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
 
 
+def hand_over(reader: BaseEstimator, estimator: BaseEstimator) -> None:
+    """Let an estimator know of the features what the one knows that read X in its place."""
+    estimator.n_features_in_ = reader.n_features_in_
+    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+    if hasattr(reader, "feature_names_in_"):
+        estimator.feature_names_in_ = reader.feature_names_in_
+
+
 def check_shape(shape: tuple[int, ...], seen: tuple[int, ...]) -> None:
     """Raise unless an X of this shape holds samples of the shape that was seen in ``fit``."""
     if len(shape) < 3 and len(seen) > 1:
