@@ -14,7 +14,7 @@ from treevae.experiments.records import elbo_terms, node_table, record, stages
 from treevae.model import descent
 
 RNG = np.random.default_rng(0)
-IMAGES, Y = RNG.random((40, 8, 8, 3)).astype(np.float32), RNG.integers(2, size=40)
+IMAGES, Y = (RNG.integers(256, size=(40, 8, 8, 3)) / 255).astype(np.float32), RNG.integers(2, size=40)
 SMALL = {"tree": Tree().split(0), "latent_dim": 2, "hidden_dim": 8, "max_depth": 2, "epochs": 1, "random_state": 0}
 
 
@@ -42,6 +42,9 @@ def test_bits_are_told_of_densities_of_pixels_alone():
     assert "bits_per_dimension" not in recorded(IMAGES[..., 0], 2)[1]["likelihood"]  # Bernoulli
     assert "bits_per_dimension" not in recorded(IMAGES.reshape(40, -1), 2, likelihood="gaussian")[1]["likelihood"]
     assert "bits_per_dimension" not in recorded(255 * IMAGES, 2, likelihood="gaussian")[1]["likelihood"]
+    assert "bits_per_dimension" in recorded(np.uint8(255 * IMAGES + 0.5), 2)[1]["likelihood"]
+    between = IMAGES * np.float32(0.999)  # in [0, 1], but no bytes
+    assert "bits_per_dimension" not in recorded(between, 2)[1]["likelihood"]
     assert "likelihood" not in recorded(IMAGES, 0)[1]
 
 
