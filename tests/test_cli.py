@@ -394,7 +394,7 @@ def test_predict_refuses_other_columns(run: Path, tmp_path: Path) -> None:
 
 
 def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> None:
-    images = CHANCE.random((37, 8, 8, 3)).astype(np.float32)  # ten parts that are not alike
+    images = (CHANCE.integers(256, size=(37, 8, 8, 3)) / 255).astype(np.float32)  # ten parts that are not alike
     model = TreeVAE(tree=Tree().split(0), latent_dim=2, hidden_dim=8, max_depth=1, epochs=1, random_state=0).fit(images)
     model.save(tmp_path / "model.safetensors")
     np.save(tmp_path / "x.npy", images)

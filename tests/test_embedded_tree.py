@@ -213,23 +213,27 @@ def test_a_leaf_without_samples_dies_by_its_weight() -> None:
     assert leaves.dead() == [4]
 
 
-def test_a_step_leaves_out_what_has_died_and_weighs_samples_once() -> None:
+def test_a_step_leaves_out_what_has_died_and_takes_the_leaf_of_samples_for_their_views() -> None:
+    torch.manual_seed(0)
     module, x = module_of().eval(), torch.randn(8, 8)
-    views = Views(lambda batch: batch + 0.1, (8,), 1)
+    views = Views(lambda batch: -batch, (8,), 1)
     objective = Clustering(module, Samples(x, torch.device("cpu")), views, 1e-3, prune_below=0.1)
     objective.hold_all()
     leaves, index = module.leaves, torch.arange(8)[None]
-    for leaf in (0, 2):
-        leaves.split(leaf, torch.randn(3), torch.randn(3))
+    z = module.embed(torch.cat([x, -x]))
+    leaves.split(0, z[0].detach(), torch.randn(3))
+    leaves.split(2, z[1].detach(), z[8].detach())  # the view of the first sample lies at another leaf than itself
     leaves.alive[leaves.places[3]], leaves.weights[leaves.places[3]] = 0, 7.0  # died in an earlier step
     objective.look(index, [0])
-    z, before = module.embed(torch.cat([x, x + 0.1])), copy.deepcopy(leaves)
+    before = copy.deepcopy(leaves)
     found = objective.terms(index, []).means()[:, 0]
-    leaf = nearest(z[:8], before.centres, before.alive).repeat(2)
+    own, of_views = nearest(z, before.centres, before.alive).split(8)
+    assert own[0] != of_views[0]
+    leaf = own.repeat(2)
     before.prune(3)
     assert found[1] == pytest.approx(float(loop_centre(z, leaf, before.centres, before)), rel=1e-5)
     assert found[2] == pytest.approx(float(loop_compression(z.detach(), leaf, before.centres, before)), rel=1e-5)
-    assert leaves.weights.sum() == pytest.approx((float(before.weights.sum()) + 8) / 2)  # not 16
+    torch.testing.assert_close(leaves.weights, (before.weights + own.bincount(minlength=4)) / 2)  # 8 samples, not 16
 
 
 def growth_of(

@@ -186,3 +186,29 @@ def test_bits_per_dimension():
     # pixels of which all 256 levels are equally likely: a density of 255/256 from half a level below 0 to half above 1
     assert evidence.bits_per_dimension(12 * math.log(255 / 256), 12) == pytest.approx(8)
     assert evidence.bits_per_dimension(12 * math.log(255 / 16), 12) == pytest.approx(4)  # one of 16 levels
+
+
+BYTES = torch.arange(256).repeat(5, 1)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        BYTES / 255,
+        BYTES * torch.tensor(1 / 255),
+        (BYTES.double() / 255).float(),
+        (BYTES > 100).float(),  # two levels that bytes have
+    ],
+    ids=["divided", "multiplied", "divided in float64", "black and white"],
+)
+def test_bytes_are_known_by_their_levels(x):
+    assert evidence.on_byte_levels(x)
+
+
+@pytest.mark.parametrize("rows", [1, 1024])
+@pytest.mark.parametrize("value", [0.5, 1 / 255 + 2e-6, -1 / 255, 256 / 255, 1 / 16, -1e-6])
+def test_one_value_between_the_levels_of_bytes_is_enough(value, rows, monkeypatch):
+    monkeypatch.setattr(evidence, "ROWS", rows)
+    x = BYTES / 255
+    x[3, 7] = value
+    assert not evidence.on_byte_levels(x)

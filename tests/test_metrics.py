@@ -1,11 +1,13 @@
 """Clustering metrics against brute force, scikit-learn and examples worked by hand."""
 
+import sys
+import tracemalloc
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations, permutations
-from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -96,17 +98,52 @@ def test_dendrogram_purity_by_hand() -> None:
     assert dendrogram_purity(tree, [0, 0, 1, 2], ["a", "a", "a", "b"]) == 1.0
 
 
-def test_dendrogram_purity_of_ten_thousand_samples_is_fast() -> None:
-    """In a chain, sample j meets each earlier one where samples 0 to j come together, so the sum has a short form."""
-    n = 10_000
-    y = np.random.default_rng(0).integers(10, size=n)
+def chain_of(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """A linkage that adds sample after sample, and a class out of ten for each."""
     rows = np.arange(n - 1)
     chain = np.stack([np.where(rows == 0, 0, n + rows - 1), rows + 1, rows + 1, rows + 2], axis=1).astype(float)
+    return chain, np.random.default_rng(0).integers(10, size=n)
+
+
+def test_dendrogram_purity_of_ten_thousand_samples() -> None:
+    """In a chain, sample j meets each earlier one where samples 0 to j come together, so the sum has a short form."""
+    n = 10_000
+    chain, y = chain_of(n)
     earlier = (np.cumsum(np.eye(10)[y], axis=0) - 1)[np.arange(n), y]  # samples of one's class before oneself
     expected = (earlier * (earlier + 1) / (np.arange(n) + 1)).sum() / earlier.sum()
-    start = perf_counter()
     assert dendrogram_purity(chain, np.arange(n), y) == pytest.approx(expected)
-    assert perf_counter() - start < 2
+
+
+def work_of(ask: Callable[[], object]) -> tuple[int, int]:
+    """Instructions of Python that a call runs, and the most bytes that it holds; neither depends on the machine."""
+    n_run, before = 0, sys.gettrace()
+
+    def count(frame: FrameType, event: str, given: object) -> Callable[..., Any]:
+        nonlocal n_run
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        n_run += event == "opcode"
+        return count
+
+    tracemalloc.start()
+    try:
+        sys.settrace(count)
+        ask()
+        return n_run, tracemalloc.get_traced_memory()[1]
+    finally:
+        sys.settrace(before)
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("n_leaves", [2, None], ids=["two leaves", "a leaf for each sample"])
+def test_dendrogram_purity_counts_pairs_and_does_not_visit_them(n_leaves: int | None) -> None:
+    """Twice the samples are twice the work; of pairs there are four times as many, to visit or to hold."""
+
+    def work(n: int) -> np.ndarray:
+        chain, y = chain_of(n)
+        tree, leaf = (chain, np.arange(n)) if n_leaves is None else (Tree().split(0), np.arange(n) % n_leaves)
+        return np.array(work_of(lambda: dendrogram_purity(tree, leaf, y)))
+
+    assert (work(2_000) < 2.2 * work(1_000)).all()
 
 
 # -- flat clusterings -------------------------------------------------------------------------------------------

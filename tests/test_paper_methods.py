@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 import torch
 from cells import CPU, SCALE, SMALL, cell_of, records_of
-from sklearn.cluster import BisectingKMeans, KMeans
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import adjusted_rand_score
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from treevae import Tree, TreeVAE
-from treevae.baselines.bisecting import Bisecting
 from treevae.baselines.deepect import DeepECT
 from treevae.baselines.ladder import VAE, path
 from treevae.baselines.ward import Ward
@@ -266,79 +261,3 @@ def test_hair_loss_and_beard_are_what_the_paper_says():
     hair, beard = (row for row in TABLES["celeba-attributes"].rows if row.title in ("Hair Loss", "Beard"))
     assert [entry.score.read(found) for entry in hair.entries[:2]] == pytest.approx([100, 0])
     assert [entry.score.read(found) for entry in beard.entries[:2]] == pytest.approx([200 / 3, 50])
-
-
-def test_bisecting_k_means_halves_the_widest_cluster():
-    chance = np.random.default_rng(0)
-    centres, group = np.array([[0, 0], [1, 0], [10, 0], [10, 2]]), np.repeat(range(4), [60, 20, 10, 10])
-    X = centres[group] + chance.normal(0, 0.05, (100, 2))
-    for k, joined in ((2, [0, 0, 1, 1]), (3, [0, 0, 1, 2]), (4, [0, 1, 2, 3])):  # 20 lie wider than the other 80
-        found = Bisecting(k, random_state=0).fit(X)
-        assert adjusted_rand_score(np.array(joined)[group], found.labels_) == 1
-    assert found.tree_.height == 2  # far ones part first
-    assert (found.predict(X) == found.labels_).all()
-    assert (found.predict(centres)[group] == found.labels_).all()
-    assert (Bisecting(4, random_state=0).fit(X).labels_ == found.labels_).all()
-
-
-def blobs(dtype):
-    """Six groups, well apart, in a plane."""
-    centres = np.array([[0, 0], [0, 3], [20, 0], [20, 4], [60, 0], [60, 9]])
-    return (centres.repeat(500, 0) + np.random.default_rng(0).normal(0, 0.2, (3000, 2))).astype(dtype)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bisecting_k_means_is_scikit_learns(dtype):
-    X = blobs(dtype)
-    for k in range(1, 7):
-        theirs = BisectingKMeans(k, n_init=10, random_state=0, bisecting_strategy="biggest_inertia").fit(X)
-        assert adjusted_rand_score(Bisecting(k, random_state=1).fit(X).labels_, theirs.labels_) == 1
-
-
-@pytest.mark.parametrize("offset", [1e5, -1e5, 1e9])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bisecting_k_means_is_the_same_far_from_zero(dtype, offset):
-    far = (1e-5 * abs(offset) * blobs(np.float64) + offset).astype(dtype)  # a group is 25 of float32's steps wide
-    found = Bisecting(6, random_state=0).fit(far)
-    assert adjusted_rand_score(np.arange(6).repeat(500), found.labels_) == 1
-    assert (found.predict(far) == found.labels_).all()
-    for other in (np.float32, np.float64):
-        assert (found.predict(far[:5].astype(other)) == found.labels_[:5]).all()
-
-
-def test_bisecting_k_means_adds_up_in_one_order_whatever_the_number_of_threads(monkeypatch):
-    threads, fit = set(), KMeans.fit
-
-    def noted(self, X):
-        threads.update(pool["num_threads"] for pool in threadpool_info())
-        return fit(self, X)
-
-    monkeypatch.setattr(KMeans, "fit", noted)
-    with threadpool_limits(2):
-        Bisecting(3, random_state=0).fit(blobs(np.float32))
-    assert threads == {1}
-
-
-def test_bisecting_k_means_tells_times_a_minute_apart():
-    times = np.array([[1_700_000_000], [1_700_000_060]])
-    assert {*Bisecting(2, random_state=0).fit_predict(times)} == {0, 1}
-
-
-def test_bisecting_k_means_tells_that_there_are_fewer_clusters():
-    X = np.arange(3.0)[:, None].repeat(4, 0)
-    with pytest.warns(ConvergenceWarning, match="leaves in the tree: 3, fewer than n_clusters=5"):
-        found = Bisecting(5, random_state=0).fit(X)
-    assert len(found.tree_.leaves) == 3
-    assert adjusted_rand_score(X[:, 0], found.labels_) == 1
-
-
-def test_bisecting_k_means_keeps_the_best_of_its_starts():
-    angles = np.arange(6) * np.pi / 3
-    ring = np.stack([1.5 * np.cos(angles), np.sin(angles)], axis=1)  # a fifth of all starts part it across
-
-    def is_best(n_init, seed):
-        labels = Bisecting(2, n_init, random_state=seed).fit_predict(ring)
-        return len({*labels[ring[:, 0] > 0]}) == len({*labels[ring[:, 0] < 0]}) == 1
-
-    assert all(is_best(10, seed) for seed in range(20))
-    assert not all(is_best(1, seed) for seed in range(20))

@@ -292,18 +292,30 @@ def test_a_cluster_that_refuses_the_login_is_told_from_none(tmp_path, tiny, monk
     assert line.startswith(f"Error: {said}")
 
 
+class WorkerCrashedError(Exception):
+    """As Ray's."""
+
+
 class RayAtOnce:
-    """Stands in for Ray: whatever is sent is done at once, on this machine."""
+    """Stands in for Ray: whatever is sent is done here, once it is asked for, after some workers have died at it."""
 
     init = shutdown = staticmethod(lambda *_, **__: None)
     get, wait = staticmethod(lambda done: done()), staticmethod(lambda some, num_returns: (some[:1], some[1:]))
+
+    def __init__(self, deaths=0):
+        self._deaths = deaths  # at each job
 
     def cluster_resources(self):
         return {}
 
     def remote(self, max_retries):
+        def tried(work, *given):
+            if self._deaths > max_retries:
+                raise WorkerCrashedError("The worker died unexpectedly while executing this task.")
+            return work(*given)
+
         return lambda work: SimpleNamespace(
-            options=lambda **_: SimpleNamespace(remote=lambda *given: partial(work, *given))
+            options=lambda **_: SimpleNamespace(remote=lambda *given: partial(tried, work, *given))
         )
 
 
@@ -316,6 +328,35 @@ def test_a_damaged_record_fails_its_own_job_alone_on_a_cluster_too(tmp_path, mon
     assert "is damaged" in failed.why
     assert finished.cell == wanted[1]
     assert not (tmp_path / "running").exists()  # nothing is held any more
+
+
+def test_a_job_goes_to_other_workers_when_some_die_and_fails_when_all_do(tmp_path, monkeypatch):
+    here, cell = Store(tmp_path), cell_of(data="digits", method="agg")
+    monkeypatch.setattr("treevae.experiments.cluster._import_ray", lambda: RayAtOnce(deaths=100))
+    (failed,) = run_on_ray(jobs_of(here, [cell]), here, CPU, "local")
+    assert "worker died" in failed.why
+    monkeypatch.setattr("treevae.experiments.cluster._import_ray", lambda: RayAtOnce(deaths=3))
+    (finished,) = run_on_ray(jobs_of(here, [cell]), here, CPU, "local")
+    assert finished.cell == cell
+
+
+def test_a_job_that_has_ended_is_let_go_while_others_run_on_a_cluster(tmp_path, monkeypatch):
+    monkeypatch.setattr("treevae.experiments.cluster._import_ray", RayAtOnce)
+    here, cells = Store(tmp_path), [cell_of(data="digits", method="agg", n_leaves=n) for n in (3, 4)]
+    jobs = [Job((cell,)) for cell in cells]
+    held = []  # of each job, at each end of one
+    for _ in run_on_ray(jobs, here, CPU, "local"):
+        held.append([is_held(job, Store(tmp_path)) for job in jobs])
+    assert held == [[True, True], [False, True]]  # a job that ends is let go once its end is told
+
+
+def is_held(job, store):
+    """Whether a process works on a job."""
+    try:
+        with store.alone(job):
+            return False
+    except RunLockedError:
+        return True
 
 
 @pytest.mark.slow

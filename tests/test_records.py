@@ -1,6 +1,7 @@
 """Records of fitted models: what they say of log p(x), of nodes and of stages."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ from treevae.experiments.records import elbo_terms, node_table, record, stages
 from treevae.model import descent
 
 RNG = np.random.default_rng(0)
-IMAGES, Y = RNG.random((40, 8, 8, 3)).astype(np.float32), RNG.integers(2, size=40)
+IMAGES, Y = (RNG.integers(256, size=(40, 8, 8, 3)) / 255).astype(np.float32), RNG.integers(2, size=40)
 SMALL = {"tree": Tree().split(0), "latent_dim": 2, "hidden_dim": 8, "max_depth": 2, "epochs": 1, "random_state": 0}
 
 
@@ -41,6 +42,9 @@ def test_bits_are_told_of_densities_of_pixels_alone():
     assert "bits_per_dimension" not in recorded(IMAGES[..., 0], 2)[1]["likelihood"]  # Bernoulli
     assert "bits_per_dimension" not in recorded(IMAGES.reshape(40, -1), 2, likelihood="gaussian")[1]["likelihood"]
     assert "bits_per_dimension" not in recorded(255 * IMAGES, 2, likelihood="gaussian")[1]["likelihood"]
+    assert "bits_per_dimension" in recorded(np.uint8(255 * IMAGES + 0.5), 2)[1]["likelihood"]
+    between = IMAGES * np.float32(0.999)  # in [0, 1], but no bytes
+    assert "bits_per_dimension" not in recorded(between, 2)[1]["likelihood"]
     assert "likelihood" not in recorded(IMAGES, 0)[1]
 
 
@@ -76,6 +80,28 @@ def test_a_node_that_nothing_reaches_has_no_figures(monkeypatch):
     assert told[1]["share"] == 0
     assert (told[1]["confidence"], told[1]["kl"]) == (None, None)
     assert json.dumps(list(told.values()), allow_nan=False)
+
+
+def test_latents_are_in_use_where_they_differ_between_the_samples_that_come(monkeypatch):
+    """Of one sample alone nothing differs, however much the others would."""
+    three = Tree().split(0).split(1)
+    model = TreeVAE(**SMALL | {"tree": three, "epochs": 3}).fit(IMAGES)
+
+    def first_left(nodes: object, logit: torch.Tensor) -> torch.Tensor:
+        sure = torch.full_like(logit, 1e4)
+        sure[:, 0] = -1e4  # of the first sample, at every router
+        return descent.log_reach(nodes, sure)
+
+    monkeypatch.setattr(
+        "treevae.experiments.records.descent", SimpleNamespace(**vars(descent) | {"log_reach": first_left})
+    )
+    told = {row["node"]: row for row in node_table(model, IMAGES)}
+    means = {node: model._ask(IMAGES, partial(model.module_.embed, node=node)) for node in three.nodes}
+    assert all((z.var(0) > 0.01).all() for z in means.values())
+    assert [told[node]["share"] for node in (1, 2, 3, 4)] == pytest.approx([1 / 40, 39 / 40, 1 / 40, 0])
+    for node, inside in {0: slice(None), 1: slice(1), 2: slice(1, None), 3: slice(1)}.items():
+        assert told[node]["active_latents"] == (means[node][inside].var(0) > 0.01).sum()
+    assert [told[node]["active_latents"] for node in (1, 3)] == [0, 0]
 
 
 def test_a_stage_has_its_own_seconds_and_samples():

@@ -44,7 +44,8 @@ NETWORKS = [
         pretrain_learning_rate=1e-2, random_state=0,
     ),
 ]  # fmt: skip
-ALL = [*NETWORKS, Ward(2), Bisecting(2, random_state=0)]
+BISECTING = Bisecting(2, random_state=0)
+ALL = [*NETWORKS, Ward(2), BISECTING]
 ANSWERS = ("predict", "predict_proba", "transform", "score_samples")
 
 
@@ -62,19 +63,43 @@ def test_names_of_features_are_kept_and_checked(estimator):
     check_dataframe_column_names_consistency(named(estimator), estimator)  # scikit-learn leaves it out of its checks
 
 
-@pytest.mark.parametrize("estimator", NETWORKS, ids=named)
-def test_a_fit_forgets_the_names_of_an_earlier_one(estimator):
+@pytest.mark.parametrize("images", [False, True], ids=["vectors", "images"])
+@pytest.mark.parametrize("estimator", ALL, ids=named)
+def test_a_fit_forgets_the_names_of_an_earlier_one(estimator, images):
     X, _ = make_blobs(n_samples=60, random_state=0)
     model = clone(estimator).fit(pd.DataFrame(X, columns=["height", "weight"]))
     assert model.feature_names_in_.tolist() == ["height", "weight"]
-    assert not hasattr(model.fit(X), "feature_names_in_")
+    model.fit(np.random.default_rng(0).uniform(size=(40, 4, 4)) if images else X)
+    assert not hasattr(model, "feature_names_in_")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "wrong"),
+    [(Ward(2), {"n_clusters": 100}), (BISECTING, {"n_clusters": 100}), (BISECTING, {"n_init": 0})],
+)
+def test_a_refused_fit_leaves_an_earlier_one_whole(estimator, wrong):
+    X = pd.DataFrame(make_blobs(n_samples=60, random_state=0)[0], columns=["height", "weight"])
+    model = clone(estimator).fit(X)
+    before = {name: value for name, value in vars(model).items() if name not in wrong}
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        model.set_params(**wrong).fit(np.zeros((10, 7)))
+    after = {name: value for name, value in vars(model).items() if name not in wrong}
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
+    if estimator is BISECTING:
+        np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 4, 5)], ids=str)
+@pytest.mark.parametrize("estimator", ALL, ids=named)
+def test_each_value_of_an_image_is_a_feature(estimator, shape):
+    model = clone(estimator).fit(np.random.default_rng(0).uniform(size=(40, *shape)))
+    assert model.n_features_in_ == np.prod(shape)
 
 
 @pytest.mark.parametrize("estimator", NETWORKS, ids=named)
 def test_those_that_take_images_say_so(estimator):
-    model = clone(estimator).fit(np.random.default_rng(0).uniform(size=(40, 4, 4)))
-    assert model.n_features_in_ == 16
-    assert get_tags(model).input_tags.three_d_array
+    assert get_tags(estimator).input_tags.three_d_array
 
 
 @pytest.mark.parametrize("estimator", NETWORKS, ids=named)

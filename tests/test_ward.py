@@ -1,4 +1,4 @@
-"""Ward's method against scikit-learn's, and the contracted tree against its definition."""
+"""Ward's method against scikit-learn's, the contracted tree against its definition; what Bisecting refuses as well."""
 
 from typing import Any
 
@@ -76,12 +76,6 @@ def test_images_are_taken_as_their_pixels() -> None:
 def test_number_of_clusters_must_fit(make: type, k: Any) -> None:
     with pytest.raises(ValueError, match=rf"n_clusters={k} must be a whole number from 1 to 60, the number of samples"):
         make(k).fit(X)
-
-
-@pytest.mark.parametrize("n", [0, True, "auto"])
-def test_number_of_starts_must_fit(n: Any) -> None:
-    with pytest.raises(ValueError, match=rf"n_init={n!r} must be a whole number of at least 1"):
-        Bisecting(2, n).fit(X)
 
 
 def test_one_sample_is_too_few() -> None:

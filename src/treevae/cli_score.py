@@ -30,10 +30,11 @@ def score(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write the figures as JSON too.")
     ] = None,
 ) -> None:
-    """Score samples by how well the model explains them: ELBO, RL, log p(x); bits per dimension for Gaussian images.
+    """Score samples by how well the model explains them: ELBO, RL, log p(x); bits per dimension for images of bytes.
 
     The samples are those that RUN was fitted on, where they still lie, or others that --data names; of a data set its
-    test samples. All figures are means over samples, in nats.
+    test samples. All figures are means over samples, in nats; bits per dimension are given where a Gaussian explains
+    images that are uint8, or bytes divided by 255.
 
     Every draw runs all decoders on all samples: where they are large, as those of photographs, take a GPU, or
     few samples with --most. Means are then less sure; with few --draws the bound is lower than it need be.

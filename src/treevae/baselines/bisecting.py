@@ -6,13 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from ..data.arrays import hand_over, read_values
 from ..parameters import whole_number
 from ..tree import Tree
 
@@ -37,6 +38,8 @@ class Bisecting(ClusterMixin, BaseEstimator):
         The splits, the first at the root; ``tree_.leaves[k]`` is cluster ``k``.
     labels_ : ndarray of shape (n_samples,)
         The cluster of each sample.
+    n_features_in_, feature_names_in_
+        As :class:`~treevae.TreeVAE`'s.
     """
 
     def __init__(self, n_clusters: int = 10, n_init: int = 10, random_state: Any = None) -> None:
@@ -46,8 +49,8 @@ class Bisecting(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Bisecting:
         """Split the samples of X, (n, ...), and return self; ``y`` is ignored."""
-        X = validate_data(self, X, dtype=FLOATS, allow_nd=True)
-        X = X.reshape(len(X), -1)
+        reader = clone(self)  # an earlier fit stays whole until this one ends
+        X, shape = read_values(reader, X, None, dtype=FLOATS)
         n, chance = len(X), check_random_state(self.random_state)
         k = whole_number("n_clusters", self.n_clusters, most=n, more=", the number of samples")
         n_init = whole_number("n_init", self.n_init)
@@ -67,9 +70,11 @@ class Bisecting(ClusterMixin, BaseEstimator):
         labels = np.empty(n, dtype=np.intp)
         for place, leaf in enumerate(tree.leaves):
             labels[members[leaf]] = place
+        hand_over(reader, self)
         self.tree_: Tree = tree
         self.labels_: np.ndarray = labels
         self._splits: dict[int, _Split] = splits
+        self._shape: tuple[int, ...] = shape  # of a sample
         if len(tree.leaves) < k:
             warnings.warn(
                 f"leaves in the tree: {len(tree.leaves)}, fewer than n_clusters={k}: the samples of each are all the "
@@ -82,8 +87,7 @@ class Bisecting(ClusterMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The cluster of each sample: at every split, from the root on, the side whose mean is nearer."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
-        X = X.reshape(len(X), -1)
+        X, _ = read_values(self, X, self._shape, dtype=FLOATS)
         node = np.zeros(len(X), dtype=np.intp)
         for split in self.tree_.routers:  # parents come before their children
             if len(inside := np.flatnonzero(node == split)):

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.arrays import read
+from ..data.arrays import hand_over, read
 from ..estimator import SampleTags, TreeVAE
 from ..fitting import Fitting
 from ..parameters import check_save_every, device_of, number, whole_number
@@ -150,10 +150,7 @@ class DeepECT(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.tree_: Tree = leaves.tree
         self.centres_: np.ndarray = leaves.in_order(leaves.centres).cpu().numpy()
         self.labels_: np.ndarray = growth.labels().cpu().numpy()
-        self.n_features_in_: int = reader.n_features_in_
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
-        if hasattr(reader, "feature_names_in_"):
-            self.feature_names_in_: np.ndarray = reader.feature_names_in_
+        hand_over(reader, self)
         if len(self.tree_.leaves) < self.n_clusters:
             warnings.warn(
                 f"leaves in the tree: {len(self.tree_.leaves)}, fewer than n_clusters={self.n_clusters}: there were "

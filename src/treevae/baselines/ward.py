@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from scipy.cluster.hierarchy import linkage
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import validate_data
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 
+from ..data.arrays import hand_over, read_values
 from ..parameters import whole_number
 from ..tree import Tree
 
@@ -30,6 +30,8 @@ class Ward(ClusterMixin, BaseEstimator):
     linkage_ : ndarray of shape (n_samples - 1, 4)
         All merges, from single samples on, as scipy writes them; ``dendrogram_purity(linkage_, np.arange(n), y)``
         scores this whole dendrogram, which has as many leaves as samples.
+    n_features_in_, feature_names_in_
+        As :class:`~treevae.TreeVAE`'s.
     """
 
     def __init__(self, n_clusters: int = 10) -> None:
@@ -37,10 +39,11 @@ class Ward(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Ward:
         """Merge the samples of X, (n, ...), and return self; ``y`` is ignored."""
-        X = validate_data(self, X, dtype=np.float64, allow_nd=True, ensure_min_samples=2)
+        reader = clone(self)  # an earlier fit stays whole until this one ends
+        X, _ = read_values(reader, X, None, dtype=np.float64, ensure_min_samples=2)
         n = len(X)
         k = whole_number("n_clusters", self.n_clusters, most=n, more=", the number of samples")
-        merges = linkage(X.reshape(n, -1), "ward")
+        merges = linkage(X, "ward")
         merged = merges[:, :2].astype(np.intp)  # row i merges two clusters into number n + i
 
         node = np.zeros(2 * n - 1, dtype=np.intp)  # the node of the tree that holds a cluster
@@ -53,6 +56,7 @@ class Ward(ClusterMixin, BaseEstimator):
             else:
                 node[merged[i]] = above
         label = {leaf: place for place, leaf in enumerate(tree.leaves)}
+        hand_over(reader, self)
         self.tree_: Tree = tree
         self.linkage_: np.ndarray = merges
         self.labels_: np.ndarray = np.array([label[leaf] for leaf in node[:n].tolist()])

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
 SMALLEST_SIDE = 3  # of an image that the CNN can read
@@ -69,10 +69,7 @@ class InputForm:
 
     def to_matrix(self, X: np.ndarray) -> np.ndarray:
         """(n, features) float32, contiguous; uint8 images are divided by 255."""
-        if X.shape[1:] != self.user_shape:
-            raise ValueError(
-                f"X has samples of shape {X.shape[1:]}, but the model was fitted on samples of shape {self.user_shape}"
-            )
+        check_shape(X.shape, self.user_shape)
         from_bytes = self.is_image and X.dtype == np.uint8
         X = np.moveaxis(X, 3, 1) if self.layout == "hwc" else X
         matrix = np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)  # a view, where that is possible
@@ -126,17 +123,69 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
         check_images(X, any_value)
         if form is None:
             form = found
-            estimator.n_features_in_ = form.n_features
-            estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+            _learn(estimator, form.n_features)
         return form.to_matrix(X), form
     if form is not None and form.is_image:
-        raise ValueError(
-            f"X has shape {np.shape(X)}, but the model was fitted on images of shape {form.user_shape}; "
-            "give (n, ...) of them, one image as X[None]"
-        )
+        check_shape(np.shape(X), form.user_shape)
     dtypes = (np.float64, np.float32)
     X = validate_data(estimator, X, reset=form is None, dtype=dtypes, ensure_min_samples=least)
     return X, InputForm.of(X)
+
+
+def read_values(
+    estimator: BaseEstimator, X: Any, shape: tuple[int, ...] | None, **rules: Any
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """X as a checked (n, values) matrix of the values as they are, and the shape of a sample.
+
+    For methods without a model of images: samples may have any shape. As in :func:`read` the estimator learns the
+    number and names of features.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Whose X it is.
+    X : array-like of shape (n, ...)
+    shape : tuple or None
+        That of a sample seen in ``fit``; None in ``fit`` itself.
+    rules
+        What scikit-learn's check_array takes.
+    """
+    if n_dimensions(X) < 3 and (shape is None or len(shape) == 1):
+        X = validate_data(estimator, X, reset=shape is None, **rules)
+        return X, X.shape[1:]
+    if shape is not None:
+        check_shape(np.shape(X), shape)
+    X = check_array(X, allow_nd=True, estimator=estimator, input_name="X", **rules)
+    if shape is None:  # scikit-learn would take the second axis for the features
+        _learn(estimator, prod(X.shape[1:]))
+    return X.reshape(len(X), -1), X.shape[1:]
+
+
+def _learn(estimator: BaseEstimator, n_features: int) -> None:
+    """Let an estimator know how many features the images have that it is fitted on."""
+    estimator.n_features_in_ = n_features
+    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+
+
+def hand_over(reader: BaseEstimator, estimator: BaseEstimator) -> None:
+    """Let an estimator know of the features what the one knows that read X in its place."""
+    estimator.n_features_in_ = reader.n_features_in_
+    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+    if hasattr(reader, "feature_names_in_"):
+        estimator.feature_names_in_ = reader.feature_names_in_
+
+
+def check_shape(shape: tuple[int, ...], seen: tuple[int, ...]) -> None:
+    """Raise unless an X of this shape holds samples of the shape that was seen in ``fit``."""
+    if len(shape) < 3 and len(seen) > 1:
+        raise ValueError(
+            f"X has shape {tuple(shape)}, but the model was fitted on images of shape {seen}; "
+            "give (n, ...) of them, one image as X[None]"
+        )
+    if shape[1:] != seen:
+        raise ValueError(
+            f"X has samples of shape {tuple(shape[1:])}, but the model was fitted on samples of shape {seen}"
+        )
 
 
 def as_array(X: Any) -> Any:

@@ -21,7 +21,7 @@ from ..estimator import SCORE_DRAWS, TreeVAE
 from ..metrics import accuracy, ari, contingency, dendrogram_purity, leaf_purity, nmi
 from ..model import descent
 from ..model.elbo import TERMS
-from ..model.evidence import BOUNDS, bits_per_dimension
+from ..model.evidence import BOUNDS, bits_per_dimension, on_byte_levels
 from ..model.scoring import score_terms
 from ..training.runfolder import fingerprint
 from ..training.samples import Samples, over
@@ -203,7 +203,8 @@ def likelihoods(model: TreeVAE, X: Any, draws: int) -> dict[str, Any]:
 
     The error is that of the mean over these samples as an estimate of the mean over all samples of their kind: their
     standard deviation over the root of their number; None of a single one. How far a bound lies below log p(x) is no
-    part of it. Images in [0, 1] under a Gaussian also have the importance-weighted bound in bits per dimension.
+    part of it. Images of bytes (uint8, or values that are k/255) under a Gaussian also have the importance-weighted
+    bound in bits per dimension.
     """
     return _likelihoods(model, X, draws, model._log_likelihoods(X, draws, list(BOUNDS)))
 
@@ -213,13 +214,9 @@ def _likelihoods(model: TreeVAE, X: Any, draws: int, estimates: np.ndarray) -> d
     for bound, values in zip(BOUNDS, estimates.astype(np.float64).T, strict=True):
         error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
         found[f"ll_{bound}"] = {"mean": float(values.mean()), "standard_error": error}
-    if model._form.is_image and model.module_.arch.likelihood != "bernoulli" and _in_unit_range(model._to_model(X)):
+    if model._form.is_image and model.module_.arch.likelihood != "bernoulli" and on_byte_levels(model._to_model(X)):
         found["bits_per_dimension"] = bits_per_dimension(found["ll_iwae"]["mean"], model.n_features_in_)
     return found
-
-
-def _in_unit_range(x: torch.Tensor) -> bool:
-    return float(x.min()) >= 0 and float(x.max()) <= 1
 
 
 def stages(model: TreeVAE) -> list[dict[str, Any]]:

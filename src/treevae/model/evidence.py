@@ -27,6 +27,8 @@ from .module import TreeVAEModule
 from .nodes import Levels, Nodes
 from .scoring import noise_of, place_in_pool
 
+LEVELS = 255  # above 0, of a byte
+GRID_ROUNDING = 2.0**-23  # of k / 255 in float32, also where k was multiplied by 1 / 255
 ROWS = 1024  # where x has fewer rows, so many draws go together as fill these; bounds the memory, whatever the draws
 
 
@@ -71,6 +73,17 @@ def bits_per_dimension(log_p: float, n_features: int) -> float:
     """Bits for each of the 8-bit values that were divided by 255, given the log-density of all in nats.
 
     -log p / (D log 2) turns nats of D values in [0, 1] into bits a value; levels are 1/255 apart, so a density of 1
-    costs log2 255 bits. It takes the density for constant from level to level.
+    costs log2 255 bits. It takes the density for constant from level to level. Of values that are no such levels
+    (:func:`on_byte_levels`) it says nothing: finer ones would cost more bits, coarser ones fewer.
     """
-    return math.log2(255) - log_p / (n_features * math.log(2))
+    return math.log2(LEVELS) - log_p / (n_features * math.log(2))
+
+
+def on_byte_levels(x: Tensor) -> bool:
+    """Whether all values of x (samples, features) are 0, 1/255, ... or 1, up to float32's rounding."""
+    return all(_on_byte_levels(part) for part in x.split(ROWS))
+
+
+def _on_byte_levels(x: Tensor) -> bool:
+    nearest = (x * LEVELS).round().clamp(0, LEVELS) / LEVELS
+    return bool(((x - nearest).abs() <= GRID_ROUNDING).all())
