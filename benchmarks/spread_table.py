@@ -14,6 +14,8 @@ from typing import Any
 from gains import gain
 from rules import RULES, alive, kept
 
+from treevae.experiments.chance import Mean, by_chance
+
 RESULTS = Path(__file__).parent / "results"
 LABELS = {"mnist": "MNIST", "fashion": "Fashion", "digits": "Digits"}
 SIXTEEN, FOUR = "16 candidates, loss_if_sure", "4 candidates, loss_if_sure"
@@ -63,8 +65,8 @@ def by_setting() -> dict[tuple[str, int, str], dict[str, Any]]:
 def settings_row(line: dict[str, Any]) -> str:
     """A setting's mean and standard deviation over seeds, and its trees' leaves; * where the schedule differed."""
     leaves = sorted({run["leaves"] for run in line["runs"]})
-    other_schedule = line["epochs"] == 38 and "source" not in line
-    cells = [LABELS[line["data"]], named(line) + " *" * other_schedule, str(line["epochs"]), str(len(line["runs"]))]
+    setting = named(line) + " *" * ("earlier_schedule" in line)
+    cells = [LABELS[line["data"]], setting, str(line["epochs"]), str(len(line["runs"]))]
     cells.append(f"{leaves[0]} to {leaves[-1]}" if len(leaves) > 1 else str(leaves[0]))
     for score in ("ACC", "NMI", "DP", "ELBO"):
         values = [run[score] for run in line["runs"]]
@@ -73,8 +75,11 @@ def settings_row(line: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def gains() -> Iterator[tuple[str, str]]:
-    """What the page compares, and the gain: sixteen candidates with one and four, levels, other ways with one."""
+def gains() -> Iterator[tuple[str, str, float | None]]:
+    """What the page compares, the gain and Welch's p: candidates with each other, levels, other ways with one.
+
+    Gains in nats, over comparisons instead of trees, have no p.
+    """
     found = by_setting()
     both = ("mnist", "fashion")
     pairs = [(name, 38, SIXTEEN, other, score) for name in both for other in ("paper", FOUR) for score in ("ACC", "DP")]
@@ -97,11 +102,12 @@ def gains() -> Iterator[tuple[str, str]]:
     ]
     for name, epochs, setting, other, score in pairs:
         about = f"{LABELS[name]}, {epochs} epochs: {setting}, against {other}: {score}"
-        yield about, gain(*([run[score] for run in found[name, epochs, one]["runs"]] for one in (setting, other)))
+        ours, theirs = ([run[score] for run in found[name, epochs, one]["runs"]] for one in (setting, other))
+        yield about, gain(ours, theirs), by_chance(Mean.of(ours), Mean.of(theirs))
     at_whole = [line for line in lines() if line["epochs"] == 150 and judged(line)]
     for name, better, other in (("mnist", "loss", "loss_if_sure"), ("fashion", "loss_if_sure", "loss")):
         about = f"{LABELS[name]}, 150 epochs: {better} ahead of {other}, nats"
-        yield about, ahead([line for line in at_whole if line["data"] == name], better, other)
+        yield about, ahead([line for line in at_whole if line["data"] == name], better, other), None
 
 
 def told(compared: dict[str, Any]) -> dict[str, float]:
@@ -148,8 +154,8 @@ def main() -> None:
     print("| --- " * (6 + len(RULES)) + "|")
     print(*(rules_row(line) for line in lines() if judged(line)), sep="\n", end="\n\n")
     print(head, *(settings_row(line) for line in lines() if not is_main(line)), sep="\n", end="\n\n")
-    for about, found in gains():
-        print(about, found)
+    for about, found, p in gains():
+        print(about, found, "" if p is None else f"p = {p:.2g}")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import typer.main
 from treevae import Tree, TreeVAE, baselines
 from treevae.cli import app
 from treevae.demo import DEMO
+from treevae.experiments.chance import Mean, by_chance
 from treevae.experiments.methods import METHODS
 from treevae.experiments.showing import as_latex, as_markdown, lines
 from treevae.experiments.store import Store
@@ -222,7 +223,64 @@ def test_seeds_that_were_added_later_count_once(spread, tmp_path):
 
 def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
     page = " ".join((ROOT / "docs" / "spread.md").read_text().split())
-    assert [about for about, gain in spread.gains() if gain not in page] == []
+    assert [about for about, gain, _ in spread.gains() if gain not in page] == []
+    p = {about: p for about, _, p in spread.gains()}
+    one, four = (
+        [p[f"{label}, 38 epochs: {spread.SIXTEEN}, against {other}: ACC"] for label in ("MNIST", "Fashion")]
+        for other in ("paper", spread.FOUR)
+    )
+    assert f"So sixteen against one on MNIST is sure (Welch's test: p = {one[0]:.3f}); four against one" in page
+    assert f"is nearly so (p = {p[f'MNIST, 38 epochs: {spread.FOUR}, against paper: ACC']:.2f})" in page
+    assert (
+        f"(p = {four[0]:.2f} on MNIST, {four[1]:.2f} on Fashion), and against one on Fashion ACC cannot tell " in page
+    )
+    assert f"cannot tell (p = {one[1]:.2f})" in page
+
+
+def test_how_sure_the_lead_over_the_paper_on_fashion_is(spread):
+    runs = spread.by_setting()["fashion", 150, spread.DEFAULT]["runs"]
+    acc, nmi = (
+        by_chance(
+            Mean.of([run[score] for run in runs]), Mean(*map(float, of_the_paper("fashion", score).split(" ± ")), 10)
+        )
+        for score in ("ACC", "NMI")
+    )
+    page = " ".join((ROOT / "docs" / "spread.md").read_text().split())
+    assert f"(Welch's test: p = {nmi:.2f}; of ACC {acc:.2f})" in page
+
+
+def test_the_gains_on_the_digits_are_the_recorded_ones(spread):
+    def values(method: str, score: str) -> list[float]:
+        records = Store(ROOT / "results").seeds(METHODS[method].cell("digits", {}, 1.0, 0)).values()
+        return [record["scores_percent"][score] for record in records]
+
+    gains = [
+        f"{score} {'by ' * (score == 'DP')}{spread.gain(values('laddervae', score), values('treevae', score))}"
+        for score in ("DP", "LP", "ACC", "NMI")
+    ]
+    assert ", ".join(gains) in (ROOT / "docs" / "results.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "settings", "seeds"),
+    [
+        ("MNIST, seed 0 again, with its likelihood | {} |", "mnist", {}, [0]),
+        ("MNIST, 20 leaves, three seeds | {} |", "mnist", {"n_leaves": 20}, [0, 1, 2]),
+        ("Fashion, three seeds | {}; three others", "fashion", {}, [0, 1, 2]),
+        ("with their likelihoods, {} | 1 to 2 hours |", "fashion", {}, [3, 4, 5]),
+        ("Fashion, 20 leaves, three seeds | {} |", "fashion", {"n_leaves": 20}, [0, 1, 2]),
+        ("20Newsgroups, three seeds | {};", "news20", {}, [0, 1, 2]),
+        ("Omniglot-5, three seeds | {} |", "omniglot5", {}, [0, 1, 2]),
+        ("Omniglot, one seed | {} |", "omniglot", {}, [0]),
+        ("CIFAR-10, one seed | {} |", "cifar10", {}, [0]),
+        ("CIFAR-100, one seed | {} |", "cifar100", {}, [0]),
+        ("CelebA, one seed, a twelfth of the paper's pictures | {} |", "celeba", {}, [0]),
+    ],
+)
+def test_the_table_of_times_is_the_recorded_one(row, name, settings, seeds):
+    records = Store(ROOT / "results").seeds(METHODS["treevae"].cell(name, settings, 1.0, 0))
+    seconds = max(records[seed]["seconds"] for seed in seeds)  # of fits side by side
+    assert row.format(f"{seconds:,.0f}") in (ROOT / "docs" / "results.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "label"), [("mnist", "MNIST"), ("fashion", "Fashion-MNIST")])
