@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -268,39 +268,28 @@ def fit_hdbscan(model: HDBSCAN, job: Job, data: DataSet, place: Place) -> Record
     yield cell, found | {"noise_samples": int((labels < 0).sum())}
 
 
+LADDER = Method(
+    "laddervae",
+    make_laddervae,
+    fit_latents,
+    uses=OF_LATENTS,
+    own=DEPTH,
+    together=("seed", "n_leaves"),
+    keeps_state=True,
+    gpu=True,
+)
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("treevae", make_treevae, fit_treevae, together=("seed",), keeps_state=True, gpu=True),
-        Method(
-            "vae",
-            make_vae,
-            fit_latents,
-            uses=OF_LATENTS,
-            own=DEPTH,
-            together=("seed", "n_leaves"),
-            keeps_state=True,
-            gpu=True,
-        ),
-        Method(
-            "laddervae",
-            make_laddervae,
-            fit_latents,
-            uses=OF_LATENTS,
-            own=DEPTH,
-            together=("seed", "n_leaves"),
-            keeps_state=True,
-            gpu=True,
-        ),
-        Method(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
-            "laddervae-matched",
-            make_matched,
-            fit_latents,
+        replace(LADDER, name="vae", make=make_vae),
+        LADDER,
+        replace(  # hidden_dim, max_depth and n_leaves are of the TreeVAE that has as many weights
+            LADDER,
+            name="laddervae-matched",
+            make=make_matched,
             uses=(*OF_LATENTS, "max_depth"),
-            own=DEPTH,
             together=("seed",),
-            keeps_state=True,
-            gpu=True,
         ),
         # its extension by augmented samples is the paper's in the contrastive experiments alone
         Method(
