@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -135,15 +135,23 @@ def jobs_of(
     return jobs
 
 
-def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | Failed | Busy]:
+def run(
+    jobs: Iterable[Job], store: Store, place: Place, begins: Callable[[Job], None] = lambda job: None
+) -> Iterator[Finished | Failed | Busy]:
     """Fit jobs one after the other on this machine, and say what came of each cell.
 
     A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
+
+    Parameters
+    ----------
+    begins
+        Is told of each job whose fit begins: not before it is sure that no other process has it.
     """
     for job in jobs:
         try:
             with store.alone(job) as folder:
                 if not store.has(job):  # else another process was faster
+                    begins(job)
                     here, beside = replace(place, folder=folder.resolve()), store.of_same_figures(job)
                     for cell, record in fit(job, METHODS[job.method], here, beside):
                         yield finished(store, job, cell, record)
