@@ -225,8 +225,11 @@ def test_a_store_without_room_is_said_once(tmp_path, tiny, monkeypatch):
 
 def test_a_root_that_is_not_there_is_said_once_where_it_is_needed(tmp_path):
     options = ("--method", "agg", "--seeds", 1, "--root", tmp_path / "nowhere", "--results", tmp_path / "r")
-    (line,) = treevae("paper", "run", "clustering", *options, code=1).splitlines()
-    assert line == f"Error: there is no folder {tmp_path / 'nowhere'}: name that of the data sets with --root"
+    (line,) = treevae(
+        "paper", "run", "clustering", "--data", "mnist", "--data", "fashion", *options, code=1
+    ).splitlines()
+    why = f"Error: there is no folder {tmp_path / 'nowhere'}: name that of the data sets with --root, or"
+    assert line == f"{why} fill it with: treevae data mnist fashion --root {tmp_path / 'nowhere'} --download"
     assert "all 1." in treevae("paper", "run", "digits", *options)  # they come with scikit-learn
 
 

@@ -204,7 +204,8 @@ def _with_data(cells: list[Cell], root: Path | None) -> list[Cell]:
 
     missing = without_data((cell.data for cell in cells), root)
     if missing and root is not None and not root.is_dir():
-        raise ValueError(f"there is no folder {root}: name that of the data sets with --root")
+        get = f"treevae data {' '.join(missing)} --root {root} --download"
+        raise ValueError(f"there is no folder {root}: name that of the data sets with --root, or fill it with: {get}")
     for why in dict.fromkeys(missing.values()):
         names = ", ".join(name for name, its in missing.items() if its == why)
         typer.secho(f"no data: {names}: {why}", fg="red", err=True)
