@@ -391,8 +391,10 @@ def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Fail
             scores = {name: value for name, value in one.record.get("scores_percent", {}).items() if name in FIGURES}
             if "elbo" in one.record:
                 scores["ELBO"] = one.record["elbo"]["ELBO"]
-            figures = ", ".join(f"{name} {value:.1f}" for name, value in scores.items())
-            typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {figures} ({one.path.name})")
+            figures = [f"{name} {value:.1f}" for name, value in scores.items()]
+            if one.leaves not in (None, asked := one.cell.settings.get("n_leaves")):
+                figures.append(f"{one.leaves} of {asked} leaves")
+            typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {', '.join(figures)} ({one.path.name})")
             if one.aside is not None:
                 before = "the record before" if one.in_place else "another record was there first, and stays; this one"
                 typer.echo(f"  {before} is kept as {one.aside}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -11,6 +12,7 @@ from typing import Any
 
 from ..data.dataset import DataSet
 from ..training.runfolder import RunLockedError
+from ..tree import Tree
 from .cells import PARAMETERS, SAID, Cell, Job, of_other_data, other_parameters, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
@@ -26,6 +28,14 @@ class Finished:
     path: Path
     aside: Path | None = None  # where another record is kept, which had to give way
     in_place: bool = True  # else the cell had a record already, and this one is set aside
+
+    @property
+    def leaves(self) -> int | None:
+        """How many leaves its tree has; None without one, and where it was given and not grown to a number of them."""
+        settings, tree = self.cell.settings, self.record.get("tree")
+        if tree is None or settings.get("tree") or "n_leaves" not in settings:
+            return None
+        return len(Tree.from_json(json.dumps(tree)).leaves)
 
 
 @dataclass(frozen=True)
