@@ -435,6 +435,19 @@ def test_score_finds_the_samples_of_a_run_and_speaks_of_them_in_their_units(data
     treevae("score", run, "--draws", 0, code=2)
 
 
+@pytest.mark.parametrize("command", ["score", "report", "predict"])
+def test_columns_without_names_are_taken_in_their_order_and_that_is_said_once(
+    data: Path, run: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder, command: str
+) -> None:
+    given = (data / "x.npy", "-o", tmp_path / "x.csv") if command == "predict" else ("--data", data / "x.npy")
+    more = ("--map", "pca", "-o", tmp_path / "x.html") if command == "report" else ()
+    said = treevae(command, run, *given, *more)
+    assert said.count("x.npy does not name its columns: they are taken to be those of the fit, in the same order.") == 1
+    assert not [one for one in recwarn if "feature names" in str(one.message)]
+    named = [data / "x.csv" if one == data / "x.npy" else one for one in given]
+    assert "does not name" not in treevae(command, run, *named, *more)
+
+
 # -- sample -----------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .cli_run import Drop, OtherData, Root, RunPath, check_parent, load_model
-from .cli_words import count, say_written
+from .cli_words import count, say_note, say_written
 
 DRAWS = 10  # as behind an ELBO: each runs all decoders on all samples, which for photographs is dear
 ERRORS = "± is the standard error of the mean over these samples."
@@ -55,6 +55,7 @@ def score(
     from .writing import write_whole
 
     subject = subject_of(model, run, data, root, drop)
+    say_note(subject.note)
     X, n = subject.X, subject.X.shape[0]
     if most is not None and most < n:
         X = resample(X, replace=False, n_samples=most, random_state=0)
