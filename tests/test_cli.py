@@ -412,8 +412,13 @@ def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> No
     bits = np.log2(255) - model.log_likelihood(images, 4).mean() / (8 * 8 * 3 * np.log(2))
     assert found["likelihood"]["bits_per_dimension"] == pytest.approx(bits, rel=1e-5)
     assert f"bits      {bits:.4f} per dimension" in said
+    assert (found["n_scored"], found["n_samples"]) == (37, 37)
     treevae("score", tmp_path, *options, "--most", 10)  # drawn from all, as files are often sorted
-    assert json.loads((tmp_path / "score.json").read_text())["samples"] not in (
+    found = json.loads((tmp_path / "score.json").read_text())
+    assert (found["n_scored"], found["n_samples"]) == (10, 37)
+    assert (found["model"], found["data"]) == (str(tmp_path / "model.safetensors"), str(tmp_path / "x.npy"))
+    assert found["command"] == f"treevae score {tmp_path} --data {tmp_path / 'x.npy'} --draws 4 --most 10"
+    assert found["samples"] not in (
         fingerprint(model._to_model(images[:10])),
         fingerprint(model._to_model(images[-10:])),
     )
@@ -431,6 +436,8 @@ def test_score_finds_the_samples_of_a_run_and_speaks_of_them_in_their_units(data
     assert f"ll_iwae   {model.log_likelihood(frame, 10).mean():.2f} ± " in said
     assert said.splitlines()[-1] == "± is the standard error of the mean over these samples."
     assert "bits" not in said
+    treevae("score", run, "-o", data / "s.json")
+    assert json.loads((data / "s.json").read_text())["data"] == str((data / "x.csv").resolve())  # as the run remembers
     assert "no folder" in error_of("score", run, "-o", data / "missing" / "s.json")
     treevae("score", run, "--draws", 0, code=2)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .cli_run import Drop, OtherData, Root, RunPath, check_parent, load_model
+from .cli_run import Drop, OtherData, Root, RunPath, check_parent, load_model, model_file
 from .cli_words import count, say_note, say_written
 
 DRAWS = 10  # as behind an ELBO: each runs all decoders on all samples, which for photographs is dear
@@ -64,8 +65,30 @@ def score(
         found = explained(model, X, draws, lambda done: progress.at(done, "scoring", f"{count(draws, 'draw')} each"))
     typer.echo("\n".join(_lines(found)))
     if out is not None:
-        write_whole(out, json.dumps(found, indent=1) + "\n")
+        about = {
+            "command": _command(run, data, root, drop, draws, most),
+            "model": str(model_file(run)),
+            "data": subject.origin,
+            "n_scored": X.shape[0],
+            "n_samples": n,  # of which those were drawn
+        }
+        write_whole(out, json.dumps(about | found, indent=1) + "\n")
         say_written([out])
+
+
+def _command(
+    run: Path, data: str | None, root: Path | None, drop: list[str] | None, draws: int, most: int | None
+) -> str:
+    """The command that gives the same figures."""
+    given: dict[str, list[Any]] = {
+        "--data": [data],
+        "--root": [root],
+        "--drop": drop or [],
+        "--draws": [draws],
+        "--most": [most],
+    }
+    words = [str(word) for name, values in given.items() for one in values if one is not None for word in (name, one)]
+    return shlex.join(["treevae", "score", str(run), *words])
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

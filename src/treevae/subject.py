@@ -39,6 +39,7 @@ class Subject:
     attribute_names: Sequence[str] | None = None
     vectorize: Callable[[Sequence[str]], np.ndarray] | None = None  # turns texts into samples
     note: str = ""  # what is to be said of how they were taken
+    origin: str = ""  # the path they were read from, or the name of their set
 
     @classmethod
     def of_set(cls, data: DataSet) -> Subject:
@@ -52,13 +53,14 @@ class Subject:
             data.attributes_test,
             data.attribute_names,
             data.vectorize,
+            origin=data.name,
         )
 
     @classmethod
     def of_demo(cls) -> Subject:
         """The test images of the demo."""
         data = fashion_sample.load()
-        return cls(data.x_test, "Fashion-MNIST, a sample", data.y_test, data.class_names)
+        return cls(data.x_test, "Fashion-MNIST, a sample", data.y_test, data.class_names, origin=DEMO)
 
     @classmethod
     def of_file(
@@ -75,7 +77,8 @@ class Subject:
             )
         table = read(path, drop or (), label, remembered if drop is None else ())
         X, note = as_fitted(model, table, path)
-        return cls(X, path.stem or str(path), table.labels, names=table.feature_names, note=note)
+        title, origin = path.stem or str(path), str(path)
+        return cls(X, title, table.labels, names=table.feature_names, note=note, origin=origin)
 
     def snapshot(self, model: TreeVAE, **how: Any) -> Snapshot:
         """The bundle of a model with these samples; ``how`` are further arguments of ``snapshot``."""
