@@ -412,6 +412,7 @@ def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> No
     bits = np.log2(255) - model.log_likelihood(images, 4).mean() / (8 * 8 * 3 * np.log(2))
     assert found["likelihood"]["bits_per_dimension"] == pytest.approx(bits, rel=1e-5)
     assert f"bits      {bits:.4f} per dimension" in said
+    assert "what the paper calls LL, of 4 draws (the paper has 1,000); it is no bound" in said
     assert (found["n_scored"], found["n_samples"]) == (37, 37)
     treevae("score", tmp_path, *options, "--most", 10)  # drawn from all, as files are often sorted
     found = json.loads((tmp_path / "score.json").read_text())
@@ -422,7 +423,8 @@ def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> No
         fingerprint(model._to_model(images[:10])),
         fingerprint(model._to_model(images[-10:])),
     )
-    said = treevae("score", tmp_path, *options[:2], "--most", 1)
+    said = treevae("score", tmp_path, *options[:2], "--most", 1, "--draws", 1000)
+    assert "of 1,000 draws (as in the paper)" in said
     assert "Scoring 1 of 37 samples" in said
     assert "±" not in said  # of one sample there is no error
 

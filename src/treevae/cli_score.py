@@ -12,6 +12,7 @@ import typer
 from .cli_run import Drop, OtherData, Root, RunPath, check_parent, load_model, model_file
 from .cli_words import count, say_note, say_written
 
+PAPERS_DRAWS = 1000
 DRAWS = 10  # as behind an ELBO: each runs all decoders on all samples, which for photographs is dear
 ERRORS = "± is the standard error of the mean over these samples."
 
@@ -94,11 +95,14 @@ def _command(
 def _lines(found: dict[str, Any]) -> list[str]:
     """The figures, each with what it is."""
     elbo, likelihood = found["elbo"], found["likelihood"]
+    draws = likelihood["draws"]
+    beside = "as in the paper" if draws == PAPERS_DRAWS else f"the paper has {PAPERS_DRAWS:,}"
     lines = [
         f"ELBO      {elbo['ELBO']:.2f} nats a sample",
         f"RL        {elbo['RL']:.2f}, the part that is reconstruction",
         f"ll_iwae   {_with_error(likelihood['ll_iwae'])}, a lower bound of log p(x) that rises with --draws",
-        f"ll_paper  {_with_error(likelihood['ll_paper'])}, what the paper calls LL; it is no bound",
+        f"ll_paper  {_with_error(likelihood['ll_paper'])}, what the paper calls LL, of {count(draws, 'draw')} "
+        f"({beside}); it is no bound",
     ]
     if "bits_per_dimension" in likelihood:
         lines.append(f"bits      {likelihood['bits_per_dimension']:.4f} per dimension, from ll_iwae")
