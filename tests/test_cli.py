@@ -412,12 +412,19 @@ def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> No
     bits = np.log2(255) - model.log_likelihood(images, 4).mean() / (8 * 8 * 3 * np.log(2))
     assert found["likelihood"]["bits_per_dimension"] == pytest.approx(bits, rel=1e-5)
     assert f"bits      {bits:.4f} per dimension" in said
+    assert "what the paper calls LL, of 4 draws (the paper has 1,000); it is no bound" in said
+    assert (found["n_scored"], found["n_samples"]) == (37, 37)
     treevae("score", tmp_path, *options, "--most", 10)  # drawn from all, as files are often sorted
-    assert json.loads((tmp_path / "score.json").read_text())["samples"] not in (
+    found = json.loads((tmp_path / "score.json").read_text())
+    assert (found["n_scored"], found["n_samples"]) == (10, 37)
+    assert (found["model"], found["data"]) == (str(tmp_path / "model.safetensors"), str(tmp_path / "x.npy"))
+    assert found["command"] == f"treevae score {tmp_path} --data {tmp_path / 'x.npy'} --draws 4 --most 10"
+    assert found["samples"] not in (
         fingerprint(model._to_model(images[:10])),
         fingerprint(model._to_model(images[-10:])),
     )
-    said = treevae("score", tmp_path, *options[:2], "--most", 1)
+    said = treevae("score", tmp_path, *options[:2], "--most", 1, "--draws", 1000)
+    assert "of 1,000 draws (as in the paper)" in said
     assert "Scoring 1 of 37 samples" in said
     assert "±" not in said  # of one sample there is no error
 
@@ -431,8 +438,23 @@ def test_score_finds_the_samples_of_a_run_and_speaks_of_them_in_their_units(data
     assert f"ll_iwae   {model.log_likelihood(frame, 10).mean():.2f} ± " in said
     assert said.splitlines()[-1] == "± is the standard error of the mean over these samples."
     assert "bits" not in said
+    treevae("score", run, "-o", data / "s.json")
+    assert json.loads((data / "s.json").read_text())["data"] == str((data / "x.csv").resolve())  # as the run remembers
     assert "no folder" in error_of("score", run, "-o", data / "missing" / "s.json")
     treevae("score", run, "--draws", 0, code=2)
+
+
+@pytest.mark.parametrize("command", ["score", "report", "predict"])
+def test_columns_without_names_are_taken_in_their_order_and_that_is_said_once(
+    data: Path, run: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder, command: str
+) -> None:
+    given = (data / "x.npy", "-o", tmp_path / "x.csv") if command == "predict" else ("--data", data / "x.npy")
+    more = ("--map", "pca", "-o", tmp_path / "x.html") if command == "report" else ()
+    said = treevae(command, run, *given, *more)
+    assert said.count("x.npy does not name its columns: they are taken to be those of the fit, in the same order.") == 1
+    assert not [one for one in recwarn if "feature names" in str(one.message)]
+    named = [data / "x.csv" if one == data / "x.npy" else one for one in given]
+    assert "does not name" not in treevae(command, run, *named, *more)
 
 
 # -- sample -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from treevae.model.layout import NodeKey
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.model.stack import frozen_row
+from treevae.training import checkpoint
+from treevae.training.runfolder import ChangedRunError
 from treevae.tree import balanced
 
 X = (load_digits().images[:400] / 16).astype(np.float32)
@@ -190,3 +192,23 @@ def test_a_ladder_can_be_as_large_as_a_tree_of_other_depth(levels):
         for sized, tree in ((arch, balanced(10)), (ladder, path(5)))
     ]
     assert sizes[0] <= sizes[1] < 1.02 * sizes[0]
+
+
+def test_a_folder_of_another_model_is_refused_by_the_models_name(tmp_path):
+    few = {"depth": 2, "latent_dim": 2, "hidden_dim": 8, "epochs": 1, "random_state": 0, **QUICK}
+    VAE(**few).fit(X, checkpoint=tmp_path)
+    with pytest.raises(ChangedRunError, match=r"is of another model, VAE, and this is LadderVAE: give another folder"):
+        LadderVAE(**few).fit(X, checkpoint=tmp_path)
+
+
+def test_a_state_that_does_not_tell_its_model_is_taken_up(tmp_path):
+    """Those of earlier versions do not."""
+    few = {"depth": 2, "latent_dim": 2, "hidden_dim": 8, "epochs": 1, "random_state": 0, **QUICK}
+    fitted = VAE(**few).fit(X, checkpoint=tmp_path)
+    for file in tmp_path.glob("*.safetensors"):
+        about, tensors = checkpoint.read(file)
+        assert about["state"]["identity"].pop("model") == "VAE"
+        checkpoint.write(file, about, tensors)
+    again = VAE(**few).fit(X, checkpoint=tmp_path)
+    np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
+    assert len(again.model_.history_) == len(fitted.model_.history_)

@@ -241,8 +241,6 @@ def test_a_perfect_clustering_scores_one_whatever_the_names(metric: Callable[...
     [
         ([], [], "leaf_index and y are empty; pass at least one sample"),
         ([0, 1], [0, 0, 0], "leaf_index has 2 samples and y has 3; pass one label for each sample"),
-        ([0.0, 1.0], [0, 0], "leaf_index has dtype float64; pass integers"),
-        ([True, False], [0, 0], "leaf_index has dtype bool; pass integers"),
         ([0, 1], [[0, 1], [1, 0]], r"leaf_index has shape \(2,\) and y \(2, 2\); pass one leaf and one label a sample"),
     ],
 )
@@ -252,6 +250,37 @@ def test_samples_that_cannot_be_scored(leaf_index: list[Any], y: list[Any], mess
             metric(leaf_index, y)
     with pytest.raises(ValueError, match=message):
         dendrogram_purity(Tree({0: (1, 2)}), leaf_index, y)
+
+
+@pytest.mark.parametrize("leaf_index", [[0.0, 1.0, 1.0], [True, False, False], ["a", "b", "b"]])
+def test_clusters_without_a_tree_may_have_any_names(leaf_index: list[Any]) -> None:
+    y = ["cat", "eel", "cat"]
+    for metric in ALL:
+        for names in (leaf_index, np.array(leaf_index, dtype=object)):
+            assert metric(names, y) == metric([0, 1, 1], y)
+    for refused in (contingency, partial(dendrogram_purity, Tree({0: (1, 2)}))):
+        with pytest.raises(ValueError, match=r"leaf_index has dtype (float64|bool|<U1); pass integers, the position"):
+            refused(leaf_index, y)
+
+
+@pytest.mark.parametrize(
+    ("leaf_index", "message"),
+    [
+        ([0.0, float("nan"), 1.0], r"leaf_index\[1\]=nan is no cluster; leave out samples without one"),
+        (["a", "b", None], r"leaf_index\[2\]=None is no cluster"),
+        (
+            [0.0, 0.5, 1.0],
+            "leaf_index holds 0.5, which is no name of a cluster; pass whole numbers, strings or booleans",
+        ),
+        (np.array([0, 0.5, 1], dtype=object), "leaf_index holds 0.5, which is no name of a cluster"),
+        ([0.0, 1.0, float("inf")], "leaf_index holds inf, which is no name of a cluster"),
+        (np.array(["a", 1, "b"], dtype=object), "leaf_index holds values that cannot be sorted"),
+    ],
+)
+def test_what_is_no_cluster_is_refused(leaf_index: Any, message: str) -> None:
+    for metric in ALL:
+        with pytest.raises(ValueError, match=message):
+            metric(leaf_index, [0, 1, 1])
 
 
 def test_noise_is_a_cluster_like_others() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cells import SCALE, cell_of, fabricate, small, treevae, whole_record
 
-from treevae import TreeVAE
+from treevae import Tree, TreeVAE
 from treevae.experiments.cells import Job
 from treevae.experiments.running import standing, wanted
 from treevae.experiments.store import Store
@@ -225,8 +225,11 @@ def test_a_store_without_room_is_said_once(tmp_path, tiny, monkeypatch):
 
 def test_a_root_that_is_not_there_is_said_once_where_it_is_needed(tmp_path):
     options = ("--method", "agg", "--seeds", 1, "--root", tmp_path / "nowhere", "--results", tmp_path / "r")
-    (line,) = treevae("paper", "run", "clustering", *options, code=1).splitlines()
-    assert line == f"Error: there is no folder {tmp_path / 'nowhere'}: name that of the data sets with --root"
+    (line,) = treevae(
+        "paper", "run", "clustering", "--data", "mnist", "--data", "fashion", *options, code=1
+    ).splitlines()
+    why = f"Error: there is no folder {tmp_path / 'nowhere'}: name that of the data sets with --root, or"
+    assert line == f"{why} fill it with: treevae data mnist fashion --root {tmp_path / 'nowhere'} --download"
     assert "all 1." in treevae("paper", "run", "digits", *options)  # they come with scikit-learn
 
 
@@ -293,7 +296,14 @@ def test_without_its_data_no_record_is_put_aside(tmp_path):
 def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEVAE_DATA", raising=False)
     options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
-    assert ": all 7. Next" in treevae("paper", "run", "digits", *options)
+    said = treevae("paper", "run", "digits", *options)
+    assert ": all 7. Next" in said
+    for path in tmp_path.glob("*.json"):
+        found = json.loads(path.read_text())
+        (line,) = [line for line in said.splitlines() if line.endswith(f" ({path.name})")]
+        n = None if found.get("tree") is None else len(Tree.from_json(json.dumps(found["tree"])).leaves)
+        assert (f", {n} of 10 leaves (" in line) == (n not in (None, 10))
+    assert " of 10 leaves (" in said  # of some, in so few epochs
     assert "not run" not in treevae("paper", "show", "digits", *options[2:6])
 
 

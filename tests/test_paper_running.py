@@ -135,11 +135,17 @@ def test_no_error_of_one_fit_ends_the_others(tmp_path, monkeypatch, error, why):
 def test_a_job_that_another_process_works_on_is_left_to_it(tmp_path, tiny, method):
     here, options = Store(tmp_path), ("--method", method, "--scale", SCALE, "--seeds", 1, "--results", tmp_path)
     job = jobs_of(here, wanted(tiny, 1, SCALE, None, [method]))[-1]
-    with here.alone(job):
-        said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
+    with here.alone(job) as folder:
+        (folder / "state-a.safetensors").touch()  # as a fit that runs has one
+        said = treevae("paper", "run", "tiny", *options, "--device", "cpu", code=1)
         assert f"busy: {job.cells[0].about}, seed 0: another process is fitting it" in said
-        assert "Fits left to other processes: 1 of" in said
+        assert "Begun earlier" not in said
+        assert f"fitting {job.cells[0].about}, " not in said
+        n_jobs = 2 if method == "agg" else 1
+        assert f"Fits left to other processes: 1 of {n_jobs}, so not all is recorded: cells in {tmp_path}: " in said
+        assert f": {n_jobs - 1} of {n_jobs}. Next: wait" in said
         assert here.read(job.cells[0]) is None
+        (folder / "state-a.safetensors").unlink()
     said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
     assert "busy" not in said
     assert here.read(job.cells[0]) is not None

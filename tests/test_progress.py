@@ -7,7 +7,7 @@ import pytest
 
 from treevae import TreeVAE
 from treevae.progress import LINES, Progress
-from treevae.training.events import EpochEnded
+from treevae.training.events import EpochEnded, LeafChosen
 from treevae.training.plan import Plan, Work
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # so few epochs
@@ -81,6 +81,17 @@ def test_runs_that_have_not_told_yet_are_as_far_as_the_others(capsys):
         raise KeyboardInterrupt
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(" 60% done so far")
+
+
+def test_leaves_too_small_to_count_are_told(capsys):
+    """Else nobody knows why a tree is split that has the leaves asked for."""
+    with Progress(True) as progress:
+        progress.show(LeafChosen(3, 40, 0))
+        progress.show(LeafChosen(5, 30, 2))
+    assert capsys.readouterr().err.splitlines() == [
+        "  splitting node 3, 40 samples",
+        "  splitting node 5, 30 samples; leaves below 1% of all samples, not counted: 2",
+    ]
 
 
 def test_all_is_done_at_the_end_and_not_before(capsys):

@@ -303,6 +303,7 @@ def test_what_has_grown_is_pruned_before_the_final_stage():
     final = next(i for i, e in enumerate(events) if isinstance(e, EpochEnded) and e.stage == "final")
     pruned = [e for e in events[last_split:final] if isinstance(e, LeafPruned)]
     assert pruned
+    assert events[last_split].uncounted > 0  # it was split past n_leaves for those that did not count
     assert all(e.share < plan.min_leaf for e in pruned)
 
 

@@ -13,7 +13,7 @@ from .cli_paper import paper
 from .cli_run import MODEL, Drop, RunPath, check_parent, load_model, make_writable, model_file, unfinished, write_csv
 from .cli_score import score
 from .cli_view import explore, report
-from .cli_words import INTERRUPTED, LARGEST_SEED, Commands, count, drawing, sample_names, say_written, times
+from .cli_words import INTERRUPTED, LARGEST_SEED, Commands, count, drawing, sample_names, say_note, say_written, times
 
 if TYPE_CHECKING:
     import numpy as np
@@ -179,13 +179,14 @@ def predict(
     """
     from .data.files import read
     from .data.sets import check_not_a_set
-    from .subject import left_out
+    from .subject import as_fitted, left_out
 
     model = load_model(run)
     check_not_a_set(data, by_name=False)
     table = read(data, drop or (), None, left_out(run) if drop is None else ())
     check_parent(out)
-    X = table.frame if hasattr(model, "feature_names_in_") else table.X
+    X, note = as_fitted(model, table, data)
+    say_note(note)
     labels = model.predict(X, level=level, n_groups=groups)
     header, columns = ["sample", "cluster"], [sample_names(table), labels.tolist()]
     if proba:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,14 +165,15 @@ def run_table(
         make_writable(results, "--results")
         if ray is None:
             device_of(device)
-    _announce(now, jobs, store)
+    _announce(now, jobs)
     if models is not None:
         _tell_bare(models, [cell for cell in cells if cell not in left])
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale} --root DATA"])
     where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
+    begins = _begins(jobs, store, "fitting" if ray is None else "sent")
     try:
-        ended = run(_named(jobs), store, where) if ray is None else run_on_ray(jobs, store, where, ray)
+        ended = run(jobs, store, where, begins) if ray is None else run_on_ray(jobs, store, where, ray, begins=begins)
         outcomes = list(_tell(ended)) if jobs else []
     except KeyboardInterrupt:
         _tell_interrupted(jobs)
@@ -182,11 +183,16 @@ def run_table(
     _refuse_failures(outcomes, len(jobs), results)
     if unfitted:
         raise typer.Exit(1)
-    if busy := _left_to_others(outcomes, store):
-        typer.echo(f"Fits left to other processes: {busy} of {len(jobs)}. Next: wait for them, or the same again.")
-        return
     there = len(standing(store, cells).there)
     whole = f"all {there}" if there == len(cells) else f"{there} of {len(cells)}"
+    if busy := _left_to_others(outcomes, store):
+        typer.secho(
+            f"Fits left to other processes: {busy} of {len(jobs)}, so not all is recorded: cells in {results}: "
+            f"{whole}. Next: wait for them, or the same again.",
+            fg="red",
+            err=True,
+        )
+        raise typer.Exit(1)
     typer.echo(f"Cells in {results}: {whole}. Next: treevae paper show {table}{options(results, scale)}")
     if models is not None:
         _tell_models(models, cells)
@@ -198,31 +204,36 @@ def _with_data(cells: list[Cell], root: Path | None) -> list[Cell]:
 
     missing = without_data((cell.data for cell in cells), root)
     if missing and root is not None and not root.is_dir():
-        raise ValueError(f"there is no folder {root}: name that of the data sets with --root")
+        get = f"treevae data {' '.join(missing)} --root {root} --download"
+        raise ValueError(f"there is no folder {root}: name that of the data sets with --root, or fill it with: {get}")
     for why in dict.fromkeys(missing.values()):
         names = ", ".join(name for name, its in missing.items() if its == why)
         typer.secho(f"no data: {names}: {why}", fg="red", err=True)
     return [cell for cell in cells if cell.data not in missing]
 
 
-def _announce(now: Standing, jobs: list[Job], store: Store) -> None:
-    """What is there of a table, what is left out, and which fits go on from an earlier run."""
+def _announce(now: Standing, jobs: list[Job]) -> None:
+    """What is there of a table, and what is left out."""
     typer.echo(f"Cells: {now.cells}, there already: {len(now.there)}.")
     anew = {name for job in jobs for name in job.replaces}
     if left := [cell for cell in now.incomplete if cell.name not in anew]:
         typer.echo(f"There without a score of this table, and left so: {len(left)}; --again fits them anew.")
-    begun = {job.name for job in store.started()}
-    for job in jobs:
+
+
+def _begins(jobs: list[Job], store: Store, word: str) -> Callable[[Job], None]:
+    """Says of a job that its turn has come, and whether it goes on from an earlier run.
+
+    Not before: until then another process may have it.
+    """
+    begun, places = {job.name for job in store.started()}, {job.name: k for k, job in enumerate(jobs, start=1)}
+
+    def say(job: Job) -> None:
         if job.name in begun:
             also = f" (begun with --again: records that it replaces: {len(job.replaces)})" if job.replaces else ""
             typer.echo(f"Begun earlier, and goes on from its state: {job.name}{also}")
+        typer.echo(f"{word} {_about(job)} ({places[job.name]} of {len(jobs)})")
 
-
-def _named(jobs: list[Job]) -> Iterator[Job]:
-    """The jobs, each with a line when its turn comes."""
-    for k, job in enumerate(jobs, start=1):
-        typer.echo(f"fitting {_about(job)} ({k} of {len(jobs)})")
-        yield job
+    return say
 
 
 def _about(job: Job) -> str:
@@ -380,8 +391,10 @@ def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Fail
             scores = {name: value for name, value in one.record.get("scores_percent", {}).items() if name in FIGURES}
             if "elbo" in one.record:
                 scores["ELBO"] = one.record["elbo"]["ELBO"]
-            figures = ", ".join(f"{name} {value:.1f}" for name, value in scores.items())
-            typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {figures} ({one.path.name})")
+            figures = [f"{name} {value:.1f}" for name, value in scores.items()]
+            if one.leaves not in (None, asked := one.cell.settings.get("n_leaves")):
+                figures.append(f"{one.leaves} of {asked} leaves")
+            typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {', '.join(figures)} ({one.path.name})")
             if one.aside is not None:
                 before = "the record before" if one.in_place else "another record was there first, and stays; this one"
                 typer.echo(f"  {before} is kept as {one.aside}")

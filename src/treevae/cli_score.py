@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .cli_run import Drop, OtherData, Root, RunPath, check_parent, load_model
-from .cli_words import count, say_written
+from .cli_run import Drop, OtherData, Root, RunPath, check_parent, load_model, model_file
+from .cli_words import count, say_note, say_written
 
+PAPERS_DRAWS = 1000
 DRAWS = 10  # as behind an ELBO: each runs all decoders on all samples, which for photographs is dear
 ERRORS = "± is the standard error of the mean over these samples."
 
@@ -55,6 +57,7 @@ def score(
     from .writing import write_whole
 
     subject = subject_of(model, run, data, root, drop)
+    say_note(subject.note)
     X, n = subject.X, subject.X.shape[0]
     if most is not None and most < n:
         X = resample(X, replace=False, n_samples=most, random_state=0)
@@ -63,18 +66,43 @@ def score(
         found = explained(model, X, draws, lambda done: progress.at(done, "scoring", f"{count(draws, 'draw')} each"))
     typer.echo("\n".join(_lines(found)))
     if out is not None:
-        write_whole(out, json.dumps(found, indent=1) + "\n")
+        about = {
+            "command": _command(run, data, root, drop, draws, most),
+            "model": str(model_file(run)),
+            "data": subject.origin,
+            "n_scored": X.shape[0],
+            "n_samples": n,  # of which those were drawn
+        }
+        write_whole(out, json.dumps(about | found, indent=1) + "\n")
         say_written([out])
+
+
+def _command(
+    run: Path, data: str | None, root: Path | None, drop: list[str] | None, draws: int, most: int | None
+) -> str:
+    """The command that gives the same figures."""
+    given: dict[str, list[Any]] = {
+        "--data": [data],
+        "--root": [root],
+        "--drop": drop or [],
+        "--draws": [draws],
+        "--most": [most],
+    }
+    words = [str(word) for name, values in given.items() for one in values if one is not None for word in (name, one)]
+    return shlex.join(["treevae", "score", str(run), *words])
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
     """The figures, each with what it is."""
     elbo, likelihood = found["elbo"], found["likelihood"]
+    draws = likelihood["draws"]
+    beside = "as in the paper" if draws == PAPERS_DRAWS else f"the paper has {PAPERS_DRAWS:,}"
     lines = [
         f"ELBO      {elbo['ELBO']:.2f} nats a sample",
         f"RL        {elbo['RL']:.2f}, the part that is reconstruction",
         f"ll_iwae   {_with_error(likelihood['ll_iwae'])}, a lower bound of log p(x) that rises with --draws",
-        f"ll_paper  {_with_error(likelihood['ll_paper'])}, what the paper calls LL; it is no bound",
+        f"ll_paper  {_with_error(likelihood['ll_paper'])}, what the paper calls LL, of {count(draws, 'draw')} "
+        f"({beside}); it is no bound",
     ]
     if "bits_per_dimension" in likelihood:
         lines.append(f"bits      {likelihood['bits_per_dimension']:.4f} per dimension, from ll_iwae")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .cli_run import MODEL, SETTINGS, Drop, OtherData, Root, RunPath, check_parent, load_model, model_file, unfinished
-from .cli_words import count, say_written
+from .cli_words import count, say_note, say_written
 
 Label = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="The classes: a column of a table, or an array of a .npz file.")
@@ -52,6 +52,7 @@ def report(
     from .view.report import write_report
 
     subject = subject_of(model, run, data, root, drop, label)
+    say_note(subject.note)
     typer.echo(LOOKING)
     shown = subject.snapshot(model, **_how(title, map_method))
     write_report(shown, out)
@@ -114,7 +115,9 @@ def explore(
 
     def prepare() -> Ready:
         model = load_model(run)
-        return Ready.of_subject(model, subject_of(model, run, data, root, drop, label), **_how(title, map_method))
+        subject = subject_of(model, run, data, root, drop, label)
+        say_note(subject.note)
+        return Ready.of_subject(model, subject, **_how(title, map_method))
 
     if watch and not _begun(run):
         raise FileNotFoundError(f"there is no run in {run} to watch; treevae fit -o {run} begins one")

@@ -55,6 +55,12 @@ def say_written(paths: Sequence[Path]) -> None:
     typer.echo("Wrote " + ", ".join(map(str, paths)))
 
 
+def say_note(note: str) -> None:
+    """Say what is to be known of the samples, if anything; what is printed for a file or a pipe stays without it."""
+    if note:
+        typer.echo(note, err=True)
+
+
 def as_options(text: str, command: Any) -> str:
     """A message with parameters as Python has them, n_leaves=3, as the options of a command: --n-leaves 3.
 

@@ -18,7 +18,7 @@ from .progress import Progress
 from .training.checkpoint import ModelFileError
 from .training.engine import keep_memory
 from .training.events import Event, TreeChanged
-from .training.runfolder import Every, RunFolder, State, check_same
+from .training.runfolder import ChangedRunError, Every, RunFolder, State, check_same
 
 log = logging.getLogger("treevae")
 SHARE = 0.01  # of the time that writing states may take
@@ -117,6 +117,14 @@ class Fitting(Generic[G]):
         if not fixed_seeds and len(seeds) == len(self._seeds) and all(type(seed) is int for seed in seeds):
             self._seeds = list(seeds)
         now = self._identity | {"seeds (drawn from random_state)": self._seeds}
+        kind, ours = identity.get("model"), now.get("model")
+        if kind is None:  # earlier versions did not tell
+            now.pop("model", None)
+        elif kind != ours:  # each has parameters of its own: to list them would help nobody
+            raise ChangedRunError(
+                f"the run in {found.path.parent} is of another model, {kind}, and this is {ours}: give another folder, "
+                "or remove the states in this one to start anew"
+            )
         check_same(identity | {"seeds (drawn from random_state)": seeds}, now, found.path.parent)
 
     def _restore(self, growing: G, found: State) -> None:

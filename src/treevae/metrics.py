@@ -2,7 +2,9 @@
 
 Nothing in training sees labels: they serve scores, here, and in ``view`` the names and colours of what is shown. Every
 score is a float, higher is better; 1 is perfect and 0 the least, but for :func:`ari`, where 0 is chance. Those that
-need no tree take any integers for clusters: where -1 stands for noise, as in HDBSCAN, noise is one more cluster.
+need no tree take any names for clusters, as for classes: whole numbers, also as floats, strings, booleans; where -1
+stands for noise, as in HDBSCAN, noise is one more cluster. ``contingency`` and ``dendrogram_purity`` need the positions
+of leaves, which are integers.
 
 Clusters come first, classes second; scikit-learn has them the other way round. DP and LP change with the order.
 """
@@ -49,7 +51,7 @@ def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None
         allowed = "at least 0" if n_leaves is None else f"0 to {n_leaves - 1}, as there are {n_leaves} leaves"
         found = f"leaf_index[{outside[0]}]={leaf[outside[0]]}"
         raise ValueError(f"{found} must be {allowed}; pass positions from left to right, not node numbers")
-    classes, column = _classes(label)
+    classes, column = _sorted(label, "y", "class")
     cell = leaf.astype(np.intp) * len(classes) + column
     return np.bincount(cell, minlength=n_rows * len(classes)).reshape(n_rows, len(classes))
 
@@ -91,7 +93,15 @@ def dendrogram_purity(tree: Tree | np.ndarray, leaf_index: ArrayLike, y: ArrayLi
 
 
 def leaf_purity(leaf_index: ArrayLike, y: ArrayLike) -> float:
-    """The share of samples that belong to the largest class of their leaf."""
+    """The share of samples that belong to the largest class of their leaf.
+
+    Parameters
+    ----------
+    leaf_index : one label a sample
+        The sample's leaf, or its cluster without a tree: whole numbers, strings or booleans, none missing.
+    y : one label a sample
+        Integers or strings, none missing.
+    """
     counts = _counts(leaf_index, y)
     return float(counts.max(axis=1).sum() / counts.sum())
 
@@ -99,14 +109,18 @@ def leaf_purity(leaf_index: ArrayLike, y: ArrayLike) -> float:
 def accuracy(leaf_index: ArrayLike, y: ArrayLike) -> float:
     """The share of samples whose leaf is matched to their class, one leaf to one class, in the best such matching.
 
-    With more leaves than classes, or fewer, those left over match nothing.
+    With more leaves than classes, or fewer, those left over match nothing. The parameters are those of
+    :func:`leaf_purity`.
     """
     counts = _counts(leaf_index, y)
     return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / counts.sum())
 
 
 def nmi(leaf_index: ArrayLike, y: ArrayLike) -> float:
-    """The mutual information of leaf and class over the mean of their entropies; 1 if both are constant."""
+    """The mutual information of leaf and class over the mean of their entropies; 1 if both are constant.
+
+    The parameters are those of :func:`leaf_purity`.
+    """
     p = _counts(leaf_index, y)
     p = p / p.sum()
     entropies = entr(p.sum(axis=0)).sum() + entr(p.sum(axis=1)).sum()
@@ -119,7 +133,7 @@ def nmi(leaf_index: ArrayLike, y: ArrayLike) -> float:
 def ari(leaf_index: ArrayLike, y: ArrayLike) -> float:
     """The adjusted Rand index: how far leaf and class agree on pairs of samples, on a scale of chance 0, perfect 1.
 
-    A clustering worse than chance is below 0, but never below -1/2.
+    A clustering worse than chance is below 0, but never below -1/2. The parameters are those of :func:`leaf_purity`.
     """
     counts = _counts(leaf_index, y)
     parts = (counts, counts.sum(axis=1), counts.sum(axis=0), counts.sum())
@@ -131,24 +145,28 @@ def ari(leaf_index: ArrayLike, y: ArrayLike) -> float:
 
 
 def _counts(leaf_index: ArrayLike, y: ArrayLike) -> np.ndarray:
-    """The number of samples of each class in each leaf that holds one: a score does not ask how leaves are numbered."""
+    """The number of samples of each class in each leaf that holds one: a score does not ask how leaves are named."""
     leaf = np.asarray(leaf_index)
-    if leaf.ndim == 1 and np.issubdtype(leaf.dtype, np.integer):
-        leaf = np.unique(leaf, return_inverse=True)[1]
-    return contingency(leaf, y)  # which says what is wrong with others
+    if leaf.ndim == 1 and len(leaf):  # contingency says what is wrong with others
+        found, leaf = _sorted(leaf, "leaf_index", "cluster")
+        if broken := [name for name in found.tolist() if isinstance(name, float | np.floating) and name % 1]:
+            raise ValueError(
+                f"leaf_index holds {broken[0]}, which is no name of a cluster; pass whole numbers, strings or booleans"
+            )
+    return contingency(leaf, y)
 
 
-def _classes(label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The classes in sorted order, and the place of each sample's among them."""
-    missing = [i for i, value in enumerate(label.tolist()) if value is None] if label.dtype == object else []
+def _sorted(labels: np.ndarray, name: str, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """The classes, or clusters, in sorted order, and the place of each sample's among them."""
+    missing = [i for i, value in enumerate(labels.tolist()) if value is None] if labels.dtype == object else []
     with suppress(TypeError):  # of kinds that cannot be NaN
-        missing += np.flatnonzero(label != label).tolist()
+        missing += np.flatnonzero(labels != labels).tolist()
     if missing:
-        raise ValueError(f"y[{min(missing)}]={label[min(missing)]} is no class; leave out samples without one")
+        raise ValueError(f"{name}[{min(missing)}]={labels[min(missing)]} is no {what}; leave out samples without one")
     try:
-        return np.unique(label, return_inverse=True)
+        return np.unique(labels, return_inverse=True)
     except TypeError as error:
-        raise ValueError(f"y holds values that cannot be sorted ({error}); pass integers or strings") from error
+        raise ValueError(f"{name} holds values that cannot be sorted ({error}); pass integers or strings") from error
 
 
 def _merges(tree: Tree | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

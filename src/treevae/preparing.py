@@ -32,11 +32,13 @@ class Prepared:
     units: Units
     x: torch.Tensor  # as the model sees them
     views: torch.Tensor | None  # of the first samples, where they are augmented
+    kind: str  # of the model that is fitted
 
     def identity(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """What must not change when a fit goes on: the parameters, the data, and what is done to them."""
+        """What must not change when a fit goes on: model and parameters, the data, and what is done to them."""
         kept = {name: plain(value) for name, value in parameters.items() if name not in MAY_CHANGE}
-        identity = {"parameters": kept, "data": fingerprint(self.X), "form": self.form.to_dict()}
+        data = {"data": fingerprint(self.X), "form": self.form.to_dict()}
+        identity = {"model": self.kind, "parameters": kept, **data}
         if callable(parameters["augment"]):  # it has no name that says what it does; what it does is
             assert self.views is not None
             identity["augment"] = fingerprint(self.views.cpu().numpy())
@@ -49,7 +51,7 @@ def prepare(reader: Any, parameters: Mapping[str, Any], X: Any, learnt_variance:
     Parameters
     ----------
     reader : estimator
-        Learns the number and the names of the features.
+        Of the kind that is fitted; learns the number and the names of the features.
     learnt_variance
         Whether a Gaussian that is chosen for the data may have one; else sigma is 1.
     """
@@ -63,7 +65,7 @@ def prepare(reader: Any, parameters: Mapping[str, Any], X: Any, learnt_variance:
     if all(bool((part == x[0]).all()) for part in x.split(SAMPLES_AT_ONCE)):
         raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")
     views = None if parameters["augment"] is None else _tried_views(parameters, x, form, arch.likelihood)
-    return Prepared(X, form, arch, units, x, views)
+    return Prepared(X, form, arch, units, x, views, type(reader).__name__)
 
 
 def augmentation_of(augment: str | Augment | None) -> Augment | None:

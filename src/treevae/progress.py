@@ -20,6 +20,7 @@ from .training.events import (
     LeafPruned,
     TreeChanged,
 )
+from .training.plan import Plan
 
 LINES = 20  # in a log, over the whole of the work
 
@@ -90,7 +91,9 @@ class Progress:
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
                 self.at(sum(self._done.values()) / len(self._done), description, event.summary)
             case LeafChosen():
-                self.say(f"{who}splitting node {event.leaf}, {event.samples} samples")
+                small = f"; leaves below {Plan.min_leaf:.0%} of all samples, not counted: {event.uncounted}"
+                why = small if event.uncounted else ""  # more leaves than asked for would puzzle without
+                self.say(f"{who}splitting node {event.leaf}, {event.samples} samples{why}")
             case CandidatesCompared():
                 self.say(f"{who}kept candidate {event.chosen + 1} of {len(event.losses)}")
             case LeafPruned():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from .view.snapshot import Snapshot, snapshot
 
 if TYPE_CHECKING:
     from .data.dataset import DataSet
+    from .data.samples import Table
     from .estimator import TreeVAE
 
 SETTINGS = "run.json"  # what a run remembers
@@ -36,6 +38,8 @@ class Subject:
     attributes: np.ndarray | None = None
     attribute_names: Sequence[str] | None = None
     vectorize: Callable[[Sequence[str]], np.ndarray] | None = None  # turns texts into samples
+    note: str = ""  # what is to be said of how they were taken
+    origin: str = ""  # the path they were read from, or the name of their set
 
     @classmethod
     def of_set(cls, data: DataSet) -> Subject:
@@ -49,13 +53,14 @@ class Subject:
             data.attributes_test,
             data.attribute_names,
             data.vectorize,
+            origin=data.name,
         )
 
     @classmethod
     def of_demo(cls) -> Subject:
         """The test images of the demo."""
         data = fashion_sample.load()
-        return cls(data.x_test, "Fashion-MNIST, a sample", data.y_test, data.class_names)
+        return cls(data.x_test, "Fashion-MNIST, a sample", data.y_test, data.class_names, origin=DEMO)
 
     @classmethod
     def of_file(
@@ -71,8 +76,9 @@ class Subject:
                 f"again with --drop {label}"
             )
         table = read(path, drop or (), label, remembered if drop is None else ())
-        X = table.frame if hasattr(model, "feature_names_in_") else table.X
-        return cls(X, path.stem or str(path), table.labels, names=table.feature_names)
+        X, note = as_fitted(model, table, path)
+        title, origin = path.stem or str(path), str(path)
+        return cls(X, title, table.labels, names=table.feature_names, note=note, origin=origin)
 
     def snapshot(self, model: TreeVAE, **how: Any) -> Snapshot:
         """The bundle of a model with these samples; ``how`` are further arguments of ``snapshot``."""
@@ -118,6 +124,16 @@ def subject_of(
     if path is None:
         raise DataFileError(f"the samples of {run} are not at {settings['found_at']} any more; name them with --data")
     return Subject.of_file(model, path, drop, label, settings["drop"])
+
+
+def as_fitted(model: TreeVAE, table: Table, path: Path) -> tuple[Any, str]:
+    """The samples of a table as a model takes them, and what is to be said of their columns, if anything."""
+    if not hasattr(model, "feature_names_in_"):
+        return table.X, ""
+    if table.feature_names is not None or table.X.ndim != 2:
+        return table.frame, ""
+    warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # at each question; said here
+    return table.X, f"{path} does not name its columns: they are taken to be those of the fit, in the same order."
 
 
 def _settings(run: Path, data: str | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,12 @@ RECORDS = 128 * 2**20  # bytes of Ray's shared memory on this machine; records a
 
 
 def run_on_ray(
-    jobs: Iterable[Job], store: Store, place: Place, address: str, workers: int | None = None
+    jobs: Iterable[Job],
+    store: Store,
+    place: Place,
+    address: str,
+    workers: int | None = None,
+    begins: Callable[[Job], None] = lambda job: None,
 ) -> Iterator[Finished | Failed | Busy]:
     """Fit jobs on a cluster, and say what came of each cell, in the order in which they end.
 
@@ -35,6 +40,8 @@ def run_on_ray(
         Of the cluster; "local" starts one on this machine, which ends with this call.
     workers
         How many on this machine; by default one for each core.
+    begins
+        Is told of each job that is sent to a worker.
     """
     ray = _import_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -75,6 +82,7 @@ def run_on_ray(
                 lock.close()
                 yield Failed(job, why_of(error))
                 continue
+            begins(job)
             method = METHODS[job.method]
             needs = {"num_gpus": 1} if method.gpu and gpus else {}
             waiting[task.options(**needs).remote(job, method, replace(place, folder=folder), beside)] = job, lock

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from ..data.dataset import DataSet
 from ..training.runfolder import RunLockedError
+from ..tree import Tree
 from .cells import PARAMETERS, SAID, Cell, Job, of_other_data, other_parameters, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
@@ -26,6 +28,14 @@ class Finished:
     path: Path
     aside: Path | None = None  # where another record is kept, which had to give way
     in_place: bool = True  # else the cell had a record already, and this one is set aside
+
+    @property
+    def leaves(self) -> int | None:
+        """How many leaves its tree has; None without one, and where it was given and not grown to a number of them."""
+        settings, tree = self.cell.settings, self.record.get("tree")
+        if tree is None or settings.get("tree") or "n_leaves" not in settings:
+            return None
+        return len(Tree.from_json(json.dumps(tree)).leaves)
 
 
 @dataclass(frozen=True)
@@ -135,15 +145,23 @@ def jobs_of(
     return jobs
 
 
-def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Finished | Failed | Busy]:
+def run(
+    jobs: Iterable[Job], store: Store, place: Place, begins: Callable[[Job], None] = lambda job: None
+) -> Iterator[Finished | Failed | Busy]:
     """Fit jobs one after the other on this machine, and say what came of each cell.
 
     A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
+
+    Parameters
+    ----------
+    begins
+        Is told of each job whose fit begins: not before it is sure that no other process has it.
     """
     for job in jobs:
         try:
             with store.alone(job) as folder:
                 if not store.has(job):  # else another process was faster
+                    begins(job)
                     here, beside = replace(place, folder=folder.resolve()), store.of_same_figures(job)
                     for cell, record in fit(job, METHODS[job.method], here, beside):
                         yield finished(store, job, cell, record)

@@ -60,6 +60,7 @@ class LeafChosen:
 
     leaf: int
     samples: int  # that it is split by
+    uncounted: int = 0  # leaves of the tree with too few samples to count towards those asked for
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Growth:
             self.phase = "final"
             return
         leaf = best_leaf(self.module, samples, leaves, self.plan.leaf_rule, seed)
-        yield LeafChosen(leaf, len(leaves[leaf]))
+        yield LeafChosen(leaf, len(leaves[leaf]), len(self.module.tree.leaves) - n_effective)
         self.task = Task(self.plan.subtree, self._seed(), leaf, self.module.tree.depth(leaf), leaves[leaf])
 
     def network(self, task: Task, generator: torch.Generator) -> TreeVAEModule | Subtree:
