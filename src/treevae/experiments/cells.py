@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..recipes import RECIPES
+from ..tree import Tree
 
 FINGERPRINTS = ("train_samples", "test_samples")  # in a record
 SAID = ("note", *FINGERPRINTS)  # of its data
@@ -110,6 +111,16 @@ def place_aside(file: Path) -> Path:
     while (place := file.parent / ASIDE / f"{file.stem}-{number}{file.suffix}").exists():
         number += 1
     return place
+
+
+def leaves_of(record: Mapping[str, Any], settings: Mapping[str, Any]) -> int | None:
+    """How many leaves the tree of a record has, that was to have a number of them and is no part of its settings."""
+    if not isinstance(record.get("tree"), dict) or "n_leaves" not in settings or settings.get("tree"):
+        return None
+    try:
+        return len(Tree.from_json(json.dumps(record["tree"])).leaves)
+    except ValueError:  # its figures can be read without it, too
+        return None
 
 
 def of_other_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -12,8 +11,7 @@ from typing import Any
 
 from ..data.dataset import DataSet
 from ..training.runfolder import RunLockedError
-from ..tree import Tree
-from .cells import PARAMETERS, SAID, Cell, Job, of_other_data, other_parameters, short_hash
+from .cells import PARAMETERS, SAID, Cell, Job, leaves_of, of_other_data, other_parameters, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
 from .tables import Score, Table
@@ -32,10 +30,7 @@ class Finished:
     @property
     def leaves(self) -> int | None:
         """How many leaves its tree has; None without one, and where it was given and not grown to a number of them."""
-        settings, tree = self.cell.settings, self.record.get("tree")
-        if tree is None or settings.get("tree") or "n_leaves" not in settings:
-            return None
-        return len(Tree.from_json(json.dumps(tree)).leaves)
+        return leaves_of(self.record, self.cell.settings)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
-from ..tree import Tree
-from .cells import FINGERPRINTS, PARAMETERS, SAID, SEEDS, STORE, of_other_data, options, other_parameters
+from .cells import FINGERPRINTS, PARAMETERS, SAID, SEEDS, STORE, leaves_of, of_other_data, options, other_parameters
 from .chance import CLEAR, Mean, by_chance
 from .methods import METHODS
 from .store import DamagedRecordError, Store
@@ -165,7 +164,9 @@ def _notes(
     untold = [seed for seed, record in records.items() if not any(record.get(name) for name in FINGERPRINTS)]
     if untold:
         yield f"{row.title}, {_seeds(untold)}: recorded before records told which samples they are of"
-    leaves = {seed: n for seed, record in records.items() if (n := _leaves(record)) is not None}
+    leaves = {
+        seed: n for seed, record in records.items() if (n := leaves_of(record, record.get("settings", {}))) is not None
+    }
     asked = METHODS[row.method].cell(row.data, entry.changes, 1, 0).settings.get("n_leaves")
     if others := ", ".join(f"{seed} ({n})" for seed, n in leaves.items() if n != asked):
         yield f"{row.title}: trees of {asked} leaves were asked for, these seeds ended with others: {others}"
@@ -200,17 +201,6 @@ def _mixture_of_parameters(row: Row, records: Mapping[int, Mapping[str, Any]], n
     return (
         f"{row.title} has records of different parameters, which are not averaged: {said}; move all but one kind away"
     )
-
-
-def _leaves(record: Mapping[str, Any]) -> int | None:
-    """How many leaves the tree of a record has, that was to have a number of them and is no part of its settings."""
-    settings = record.get("settings", {})
-    if not isinstance(record.get("tree"), dict) or "n_leaves" not in settings or "tree" in settings:
-        return None
-    try:
-        return len(Tree.from_json(json.dumps(record["tree"])).leaves)
-    except ValueError:  # figures are shown without it, too
-        return None
 
 
 def _seeds(seeds: Sequence[int]) -> str:
