@@ -34,7 +34,6 @@ from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.model.subtree import Evidence, FrozenPath
 from treevae.training import growing, objectives
-from treevae.writing import write_whole
 
 ABOUT = ("data", "epochs", "seeds", "first_seed", "framework")
 UNWEIGHTED = "paper, subtrees not weighted by reach"  # as in the authors' TensorFlow code
@@ -140,8 +139,8 @@ def main() -> None:
             "runs": found,
             "compared": watched.found,
         }
-        before = out.read_text(encoding="utf-8") if out.exists() else ""  # others may have written meanwhile
-        write_whole(out, before + json.dumps(line) + "\n")
+        with out.open("a", encoding="utf-8") as file:  # in one go at the end: other processes may add lines, too
+            file.write(json.dumps(line) + "\n")
         summary = {
             score: f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
             for score in ("ACC", "NMI", "DP", "ELBO")

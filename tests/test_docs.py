@@ -346,7 +346,7 @@ def test_what_the_readme_says_of_a_quarter_of_the_schedule_is_recorded(spread):
         f"{acc(name, spread.DEFAULT)} on {label}, where {plan} gives {acc(name, 'paper')}"
         for name, label, plan in (("mnist", "MNIST", "the paper's plan"), ("fashion", "Fashion-MNIST", "it"))
     )
-    assert f"ten have ACC {mnist}, but {fashion};" in " ".join(README.split())
+    assert f"ten seeds have ACC {mnist}, but {fashion};" in " ".join(README.split())
 
 
 def of_ward(name: str) -> list[str]:

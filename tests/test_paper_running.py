@@ -207,6 +207,17 @@ def test_of_a_crowd_of_processes_one_at_a_time_works_on_a_cell(tmp_path):
     assert not (tmp_path / "store" / "running").exists()
 
 
+def test_nothing_is_left_of_a_job_that_was_killed_after_its_last_record(tmp_path):
+    here, cell = Store(tmp_path), cell_of(data="digits", method="agg")
+    folder = here.begin(Job((cell,)))
+    for stale in (folder / "owner" / "lock", folder / "state-a.safetensors"):
+        stale.parent.mkdir(exist_ok=True)
+        stale.touch()
+    here.write(cell, {"from": "the one that was killed"})
+    assert jobs_of(here, [cell]) == []
+    assert not (tmp_path / "running").exists()
+
+
 def test_a_job_that_another_process_has_ended_meanwhile_is_there(tmp_path, tiny, monkeypatch):
     def elsewhere(store, job):
         for cell in job.cells:

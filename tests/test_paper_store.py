@@ -16,6 +16,7 @@ from treevae.experiments.running import jobs_of, wanted
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import TABLES
 from treevae.recipes import RECIPES
+from treevae.writing import write_whole
 
 # -- cells and the store --------------------------------------------------------------------------------------------
 
@@ -114,6 +115,25 @@ def test_of_two_fits_of_a_cell_the_first_stays_and_the_other_is_kept(tmp_path, a
     assert not in_place
     assert json.loads(path.read_text())["note"] == "one"
     assert json.loads(aside.read_text())["note"] == "other"
+
+
+def test_what_a_kill_left_beside_a_record_does_not_spoil_it(tmp_path, monkeypatch):
+    """Killed between two steps, a process leaves a second name of the record; another may have the same number."""
+    here = Store(tmp_path)
+    path = here.write(cell_of(), {"note": "whole"}).path
+    os.link(path, path.with_name(f".{path.name}.{os.getpid()}.part"))
+    content, (replaces,) = path.read_bytes(), here.replaceable([cell_of()]).values()
+
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="a file that was there is as it was"):
+            here.write(cell_of(), {"note": "half"}, replaces)
+        with pytest.raises(OSError, match="a file that was there is as it was"):
+            write_whole(path, "half")
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("has_links", [True, False])

@@ -21,6 +21,7 @@ from scipy.special import entr
 
 from treevae.tree import Tree
 
+NAMES = "whole numbers, strings or booleans"  # of clusters and classes
 __all__ = ["accuracy", "ari", "contingency", "dendrogram_purity", "leaf_purity", "nmi"]
 
 
@@ -150,9 +151,7 @@ def _counts(leaf_index: ArrayLike, y: ArrayLike) -> np.ndarray:
     if leaf.ndim == 1 and len(leaf):  # contingency says what is wrong with others
         found, leaf = _sorted(leaf, "leaf_index", "cluster")
         if broken := [name for name in found.tolist() if isinstance(name, float | np.floating) and name % 1]:
-            raise ValueError(
-                f"leaf_index holds {broken[0]}, which is no name of a cluster; pass whole numbers, strings or booleans"
-            )
+            raise ValueError(f"leaf_index holds {broken[0]}, which is no name of a cluster; pass {NAMES}")
     return contingency(leaf, y)
 
 
@@ -166,7 +165,7 @@ def _sorted(labels: np.ndarray, name: str, what: str) -> tuple[np.ndarray, np.nd
     try:
         return np.unique(labels, return_inverse=True)
     except TypeError as error:
-        raise ValueError(f"{name} holds values that cannot be sorted ({error}); pass integers or strings") from error
+        raise ValueError(f"{name} holds values that cannot be sorted ({error}); pass {NAMES}, none missing") from error
 
 
 def _merges(tree: Tree | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,12 +128,15 @@ def subject_of(
 
 def as_fitted(model: TreeVAE, table: Table, path: Path) -> tuple[Any, str]:
     """The samples of a table as a model takes them, and what is to be said of their columns, if anything."""
-    if not hasattr(model, "feature_names_in_"):
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
         return table.X, ""
-    if table.feature_names is not None or table.X.ndim != 2:
-        return table.frame, ""
-    warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # at each question; said here
-    return table.X, f"{path} does not name its columns: they are taken to be those of the fit, in the same order."
+    if table.feature_names is not None or table.X.ndim != 2 or table.X.shape[1] != len(names):
+        return table.frame, ""  # the model says what is wrong
+    note = f"{path} does not name its columns: they are taken to be those of the fit, in the same order."
+    with suppress(ImportError):  # without pandas scikit-learn warns, too
+        return replace(table, feature_names=tuple(names)).frame, note
+    return table.X, note
 
 
 def _settings(run: Path, data: str | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # of file systems that have none
+NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)  # of file systems without
 Put = Callable[[Path, Path], None]
 
 
@@ -23,7 +23,8 @@ def write_whole(path: Path, text: str, put: Put | None = None) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")  # several processes may write the same file
     with replacing(path, part, put):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as file:
+        part.unlink(missing_ok=True)  # of a process of this number that was killed; it may be one file with path
+        with part.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -123,7 +124,8 @@ def jobs_of(
     jobs = []
     for job in store.started():
         if store.has(job):
-            store.finish(job)  # killed between its last record and its end
+            with suppress(RunLockedError), store.alone(job):  # killed between its last record and its end
+                store.finish(job)
         elif not missing.keys().isdisjoint(job.cells):
             jobs.append(job)
             for cell in job.cells:

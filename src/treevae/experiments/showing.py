@@ -220,16 +220,20 @@ def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) 
     if f"{ours.mean:.{paper.digits}f}" == f"{paper.mean:.{paper.digits}f}":
         return SAME
     without_luck = not seeded and ours.sd == paper.sd == 0
-    sure = without_luck or by_chance(ours, _nearest(paper, ours.mean)) < CLEAR
+    sure = without_luck or max(by_chance(ours, one) for one in _printed_alike(paper, ours.mean)) < CLEAR
     ahead = (ours.mean > paper.mean) == (better > 0)
     return (BETTER if ahead else WORSE) if sure else (PERHAPS_BETTER if ahead else PERHAPS_WORSE)
 
 
-def _nearest(paper: Figure, to: float) -> Mean:
-    """Of all means and standard deviations that are printed as the paper's, those that differ least from a mean."""
+def _printed_alike(paper: Figure, to: float) -> list[Mean]:
+    """Of all means that are printed as the paper's the one nearest to a mean, with the ends of its spread and between.
+
+    A wider spread makes a difference less sure, but a narrow one counts for less beside few seeds of a wider one.
+    """
     half = 0.5 * 10**-paper.digits
     mean = min(max(to, paper.mean - half), paper.mean + half)
-    return Mean(mean, None if paper.sd is None else paper.sd + half, SEEDS)
+    spreads = [None] if paper.sd is None else [max(paper.sd - half, 0.0), paper.sd, paper.sd + half]
+    return [Mean(mean, sd, SEEDS) for sd in spreads]
 
 
 def caption(table: Table, scale: float) -> str:

@@ -106,6 +106,8 @@ class Store:
     def write(self, cell: Cell, record: dict[str, Any], replaces: str | None = None) -> Written:
         """Keep the record of a cell, and whatever else is there or comes: nothing is written over.
 
+        Of two that replace a record at once that holds inside :meth:`alone`.
+
         One that is there stays, and this one is set aside, unless this one is to replace it: then a copy of that one is
         set aside first, so that the cell has a record at any time.
 
