@@ -859,6 +859,8 @@ CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)
         {"likelihood": {"ll_paper": {"mean": "x"}}},
         {"leaf_attributes_percent": {"a": "bc"}},
         {"note": {"a": 1}},
+        {"source": ["a"]},
+        {"device": {}},
     ],
 )
 def test_records_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from ..tree import Tree
 
 FINGERPRINTS = ("train_samples", "test_samples")  # in a record
 SAID = ("note", *FINGERPRINTS)  # of its data
+MADE_BY = ("source", "device")  # in a record: the version of the code, and where it ran
 PARAMETERS = "parameters"  # in a record: all that its estimator was told
 MOST_SCALE = 100  # of a schedule
 HASH = 8  # hexadecimal digits in a file's name

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
-from .cells import FINGERPRINTS, PARAMETERS, SAID, SEEDS, STORE, leaves_of, of_other_data, options, other_parameters
+from .cells import (
+    FINGERPRINTS,
+    MADE_BY,
+    PARAMETERS,
+    SAID,
+    SEEDS,
+    STORE,
+    leaves_of,
+    of_other_data,
+    options,
+    other_parameters,
+)
 from .chance import CLEAR, Mean, by_chance
 from .methods import METHODS
 from .store import DamagedRecordError, Store
@@ -44,7 +55,7 @@ class Shown:
     seeds: int
     notes: tuple[str, ...] = ()  # what a reader must know of our fits
     samples: frozenset[str] = frozenset()  # the fingerprints of those that it is of, as far as records tell
-    versions: frozenset[tuple[str, str]] = frozenset()  # of the code, each with the device
+    versions: frozenset[tuple[str, ...]] = frozenset()  # of the code, each with the device
 
 
 @dataclass(frozen=True)
@@ -133,9 +144,9 @@ def _different_samples(found: Sequence[Line]) -> Iterator[str]:
             yield f"{data}: the rows are not all of the same samples: {each}."
 
 
-def _versions(records: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, str]]:
+def _versions(records: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, ...]]:
     """By which versions of the code, and on which devices, records were made; earlier ones do not tell the former."""
-    return frozenset((record.get("source", ""), record.get("device", "")) for record in records)
+    return frozenset(tuple(record.get(name) or "" for name in MADE_BY) for record in records)
 
 
 def _mixed_versions(found: Sequence[Line]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ..recipes import RECIPES
 from ..training.checkpoint import parsed
 from ..training.runfolder import RunFolder
 from ..writing import write_new, write_whole
-from .cells import MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
+from .cells import MADE_BY, MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
 
 RUNNING = "running"  # the folder of the states
 JOB = "job.json"
@@ -238,7 +238,7 @@ def wrong_with(record: dict[str, Any]) -> str:
         return "its leaf_attributes_percent are not rows of numbers"
     if not isinstance(record.get(PARAMETERS), dict | None):
         return f"its {PARAMETERS} are no JSON object"
-    no_text = [name for name in SAID if not isinstance(record.get(name), str | None)]
+    no_text = [name for name in (*SAID, *MADE_BY) if not isinstance(record.get(name), str | None)]
     return f"its {no_text[0]} is no text" if no_text else ""
 
 
