@@ -4,6 +4,8 @@ import io
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -85,15 +87,19 @@ def test_what_is_in_the_store_is_not_fitted_again_and_has_no_model(run, tmp_path
     assert "without a model in" not in treevae("paper", "run", "digits", *run.options)
 
 
-def test_a_model_of_another_store_is_not_lost(tmp_path):
+def test_a_model_of_another_store_is_not_lost(tmp_path, monkeypatch):
     models = tmp_path / "models"
-    for k, store in enumerate(("one", "other")):
+
+    def run(store: str, seconds: float) -> int:
+        """Fit the cell for a store of its own, by a clock that leaps once, over these seconds; how many are aside."""
+        monkeypatch.setattr(fitting, "time", SimpleNamespace(perf_counter=partial(next, chain([0.0], repeat(seconds)))))
         treevae("paper", "run", "digits", *FEW, "--seeds", 1, "--results", tmp_path / store, "--models", models)
-        assert len(list((models / "aside").glob("*-1.safetensors"))) == k
-    treevae("paper", "run", "digits", *FEW, "--seeds", 1, "--results", tmp_path / "third", "--models", models)
-    assert len(list((models / "aside").iterdir())) == 2
-    kept = load_model(next((models / "aside").iterdir()))
-    assert kept.tree_ == Models(models).read(cell()).tree_
+        return len(list(models.glob("aside/*.safetensors")))
+
+    assert [run("one", 1.0), run("other", 2.0), run("third", 3.0)] == [0, 1, 2]
+    assert run("same", 3.0) == 2  # byte for byte the one that is there
+    files = [*sorted(models.glob("aside/*.safetensors")), Models(models).path(cell())]
+    assert [load_model(file).seconds_[-1] for file in files] == [1.0, 2.0, 3.0]
     assert Models(models).seeds(cell()) == [0]
 
 

@@ -40,6 +40,12 @@ def test_save_and_load_give_the_same_answers(X, tmp_path):
     assert (tmp_path / "model.safetensors").stat().st_mode & 0o444 == 0o444 & ~_umask()
 
 
+def test_the_same_model_gives_the_same_bytes(vectors, tmp_path):
+    for k in range(8):
+        vectors.save(tmp_path / f"{k}")
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+
+
 def test_a_model_whose_history_lacks_what_later_versions_tell_is_read(vectors, tmp_path):
     model = copy.copy(vectors)
     later = {field.name for field in dataclasses.fields(EpochEnded) if field.default is not dataclasses.MISSING}

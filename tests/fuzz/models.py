@@ -15,12 +15,11 @@ import torch
 from loader import Loader, normal, pixels
 from mutations import EDGES, WORDS, any_bytes, json_text, places
 from safetensors.torch import load as unpacked
-from safetensors.torch import save
 
 from treevae import TreeVAE, load
 from treevae.cli_words import drawing
 from treevae.training import loop
-from treevae.training.checkpoint import CHECKSUM, KEY, ModelFileError, _checksum
+from treevae.training.checkpoint import CHECKSUM, KEY, ModelFileError, _checksum, packed
 from treevae.training.grove import Grove
 from treevae.training.loop import DivergedError
 from treevae.training.runfolder import STATES, ChangedRunError, RunFolder
@@ -54,25 +53,9 @@ def fitted(X: np.ndarray, **others: Any) -> TreeVAE:
         time.perf_counter = clock
 
 
-def settled(content: bytes) -> bytes:
-    """A safetensors file with its metadata in order; the library writes them in any."""
-    (size,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8 : 8 + size])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + content[8 + size :]
-
-
-def settle(folder: Path) -> None:
-    for path in folder.glob("*.safetensors"):
-        path.write_bytes(settled(path.read_bytes()))
-
-
 def valid_models(folder: Path) -> None:
     for name, X in MODELS.items():
         fitted(X).save(folder / f"{name}.safetensors")
-    settle(folder)
 
 
 class _Stopped(BaseException):
@@ -105,7 +88,6 @@ def valid_states(folder: Path) -> None:
     with stopped_after(18):
         fitted(BITS, checkpoint=folder)
     (folder / "lock").unlink(missing_ok=True)
-    settle(folder)
 
 
 # -- bad ones -------------------------------------------------------------------------------------------------------
@@ -152,7 +134,7 @@ def _safetensors_inside(content: bytes, chance: Random) -> bytes:
             spoilt.reshape(-1)[: max(1, spoilt.numel() // 3)] = chance.choice(wrong)
             tensors[name] = spoilt
     try:
-        return settled(save(tensors, {KEY: text, CHECKSUM: _checksum(text, tensors)}))
+        return b"".join(packed(tensors, {KEY: text, CHECKSUM: _checksum(text, tensors)}))
     except (UnicodeEncodeError, TypeError):  # lone surrogates cannot be written
         return any_bytes(content, chance)
 

@@ -55,9 +55,23 @@ def save_file(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, 
     private. Going by way of bytes costs one more copy of the tensors in memory.
     """
     with open(path, "wb") as file:
-        file.write(save(tensors, metadata))
+        for part in packed(tensors, metadata):
+            file.write(part)
         file.flush()
         os.fsync(file.fileno())
+
+
+def packed(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> tuple[bytes, memoryview]:
+    """The header and the tensors of a safetensors file: the same bytes for the same content.
+
+    The library writes metadata in an order that changes from call to call; here it is the order that was given.
+    """
+    content = memoryview(save(tensors, metadata))
+    begin = 8 + int.from_bytes(content[:8], "little")  # of the tensors, behind the length of the header and the header
+    header = json.loads(bytes(content[8:begin])) | {"__metadata__": metadata}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of eight bytes
+    return len(text).to_bytes(8, "little") + text, content[begin:]
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
