@@ -85,7 +85,6 @@ def left_behind(folder: Path, monkeypatch: pytest.MonkeyPatch, pauses: int = 40)
 @pytest.mark.slow
 def test_fifty_kills_lose_nothing(tmp_path):
     """kill -9 at 50 random moments; every fit ends bit for bit as one that was never disturbed."""
-    start = time.monotonic()
     said = subprocess.run(
         [sys.executable, HERE / "fits.py", tmp_path, "50", "0"],
         capture_output=True,
@@ -100,7 +99,6 @@ def test_fifty_kills_lose_nothing(tmp_path):
     whole = TreeVAE(**SETTINGS, random_state=0, device="cpu").fit(samples())
     for i in range(fits):
         assert_same_model(load(tmp_path / f"fit-{i}" / "model.safetensors", device="cpu"), whole)
-    assert time.monotonic() - start < 400
 
 
 @pytest.fixture
@@ -321,7 +319,8 @@ def command(*arguments: object) -> list[str]:
 @pytest.mark.slow
 def test_ctrl_c_saves_says_how_to_go_on_and_resume_ends_the_same(tmp_path):
     np.save(tmp_path / "x.npy", samples())
-    options = ["--n-leaves", 4, "--max-depth", 2, "--epochs", 12, "--n-init", 2, "--device", "cpu", "--batch-size", 32]
+    options = ["--n-leaves", 4, "--max-depth", 2, "--epochs", 12, "--n-init", 2]
+    options += ["--device", "cpu", "--batch-size", 32, "--save-every", 0]
     whole = command("fit", tmp_path / "x.npy", "-o", tmp_path / "whole", *options)
     subprocess.run(whole, check=True, capture_output=True, timeout=300, env=ONE_THREAD)
 
@@ -332,9 +331,9 @@ def test_ctrl_c_saves_says_how_to_go_on_and_resume_ends_the_same(tmp_path):
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ONE_THREAD,
         )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not any((run / name).exists() for name in STATES) and time.monotonic() < deadline:
+    while not all((run / name).exists() for name in STATES):  # the second is written while it trains
+        assert time.monotonic() < deadline
         time.sleep(0.05)
-    time.sleep(1.5)
     begun.send_signal(signal.SIGINT)
     said, _ = begun.communicate(timeout=60)
     assert begun.returncode == 130, said
