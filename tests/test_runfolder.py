@@ -543,16 +543,13 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
 
 
 def test_the_lock_does_not_live_on_in_forked_children(tmp_path):
-    grandchild = None
-
     def work(writing):
         with RunFolder(tmp_path) as folder:
-            inner = os.fork()
-            if not inner:
+            if not os.fork():
                 assert folder._lock is None
-                time.sleep(20)
+                os.write(writing, f"{os.getpid()}\n".encode())  # it has closed its copy
+                time.sleep(60)
                 os._exit(0)
-            os.write(writing, f"{inner}\n".encode())
             die()
 
     pid, reading = child(work)
@@ -560,7 +557,6 @@ def test_the_lock_does_not_live_on_in_forked_children(tmp_path):
     grandchild = int(os.read(reading, 100))
     os.close(reading)
     try:
-        time.sleep(0.1)  # until it has closed its copy
         with RunFolder(tmp_path) as folder:
             save(folder, 1)
     finally:
@@ -578,8 +574,9 @@ def test_many_processes_that_come_and_go_never_hold_it_together(tmp_path):
     """A lock that is removed by its holder must not be taken by one who opened it before."""
 
     def work(writing):
+        signal.alarm(120)  # the end of one that never gets it
         held, until = 0, time.monotonic() + 1
-        while time.monotonic() < until:
+        while time.monotonic() < until or not held:
             try:
                 with RunFolder(tmp_path / "run"):
                     alone = os.open(tmp_path / "alone", os.O_CREAT | os.O_EXCL)  # fails if there is another
