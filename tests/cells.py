@@ -1,6 +1,6 @@
 """Cells, records and a table of seconds, for the tests of the paper's tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from typer.testing import CliRunner
 
@@ -8,6 +8,7 @@ from treevae.cli import app
 from treevae.data import DataSet
 from treevae.experiments.cells import Cell, Job
 from treevae.experiments.methods import METHODS, Place
+from treevae.experiments.running import Begun, Event
 from treevae.experiments.store import Store
 from treevae.experiments.tables import SCORES, Entry, Figure, Row, Table
 
@@ -37,6 +38,11 @@ def records_of(job: Job, data: DataSet, place: Place = CPU) -> Iterator[tuple[Ce
     """What the method of a job yields."""
     method = METHODS[job.method]
     return method.fit(method.make(job.cells[0], data, place), job, data, place)
+
+
+def ended(events: Iterable[Event]) -> list[Event]:
+    """What came of the jobs, without that they began."""
+    return [one for one in events if not isinstance(one, Begun)]
 
 
 def fabricate(here: Store, cell: Cell, **scores: float) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from cells import CPU, SCALE, SMALL, cell_of, small, treevae
+from cells import CPU, SCALE, SMALL, cell_of, ended, small, treevae
 
 from treevae import TreeVAE, fitting
 from treevae.data import load
@@ -22,7 +22,7 @@ from treevae.experiments.cells import Job
 from treevae.experiments.cluster import run_on_ray
 from treevae.experiments.methods import METHODS, Method
 from treevae.experiments.records import record
-from treevae.experiments.running import Busy, Failed, Finished, jobs_of, run, wanted
+from treevae.experiments.running import Begun, Busy, Failed, Finished, jobs_of, run, wanted
 from treevae.experiments.store import Store
 from treevae.training.runfolder import RunLockedError
 
@@ -31,15 +31,15 @@ from treevae.training.runfolder import RunLockedError
 
 def test_what_is_missing_is_run_once(tmp_path, tiny):
     here = Store(tmp_path)
-    ended = list(run(jobs_of(here, wanted(tiny, 2, SCALE)), here, CPU))
-    assert all(isinstance(one, Finished) for one in ended)
-    assert [(one.cell.method, one.cell.seed) for one in ended] == [
+    told = ended(run(jobs_of(here, wanted(tiny, 2, SCALE)), here, CPU))
+    assert all(isinstance(one, Finished) for one in told)
+    assert [(one.cell.method, one.cell.seed) for one in told] == [
         ("agg", 0),
         ("agg", 0),
         ("treevae", 0),
         ("treevae", 1),
     ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(one.path.name for one in ended)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(one.path.name for one in told)
     assert jobs_of(here, wanted(tiny, 2, SCALE)) == []
     data = load("digits")
     alone = TreeVAE.recipe("digits", **SMALL, epochs=3, device="cpu").fit_seeds(data.x_train, [0, 1])
@@ -90,10 +90,10 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "bad", Method("bad", METHODS["agg"].make, diverge))
     here = Store(tmp_path)
     bad = METHODS["bad"].cell("digits", {}, 1, 0)
-    ended = list(run(jobs_of(here, [bad, cell_of(data="digits", method="agg")]), here, CPU))
-    assert isinstance(ended[0], Failed)
-    assert ended[0].why == "the loss is not finite"
-    assert isinstance(ended[1], Finished)
+    failed, finished = ended(run(jobs_of(here, [bad, cell_of(data="digits", method="agg")]), here, CPU))
+    assert isinstance(failed, Failed)
+    assert failed.why == "the loss is not finite"
+    assert isinstance(finished, Finished)
     assert not (tmp_path / "running").exists()
 
 
@@ -104,7 +104,7 @@ def test_a_record_that_cannot_be_written_fails_its_job_and_leaves_the_state(tmp_
 
     monkeypatch.setitem(METHODS, "bad", Method("bad", METHODS["agg"].make, not_finite))
     here, cell = Store(tmp_path), METHODS["bad"].cell("digits", {}, 1, 0)
-    (failed,) = run(jobs_of(here, [cell]), here, CPU)
+    (failed,) = ended(run(jobs_of(here, [cell]), here, CPU))
     assert "is not written: its elbo are not all numbers" in failed.why
     assert here.read(cell) is None
     assert here.started() == [failed.job]
@@ -126,7 +126,7 @@ def test_no_error_of_one_fit_ends_the_others(tmp_path, monkeypatch, error, why):
     monkeypatch.setitem(METHODS, "bad", Method("bad", METHODS["agg"].make, fail))
     here = Store(tmp_path)
     jobs = jobs_of(here, [METHODS["bad"].cell("digits", {}, 1, 0), cell_of(data="digits", method="agg")])
-    failed, finished = run(jobs, here, CPU)
+    failed, finished = ended(run(jobs, here, CPU))
     assert re.search(why, failed.why)
     assert isinstance(finished, Finished)
 
@@ -156,11 +156,11 @@ def test_a_cell_is_fitted_by_one_process_at_a_time(tmp_path):
     here, cells = Store(tmp_path), [cell_of(seed, data="digits", method="bisecting") for seed in range(3)]
     job = Job((cells[0], cells[1]))
     with here.alone(job):
-        ended = list(run([Job((cells[2], cells[1])), Job((cells[1],)), Job((cells[2],))], Store(tmp_path), CPU))
+        told = list(run([Job((cells[2], cells[1])), Job((cells[1],)), Job((cells[2],))], Store(tmp_path), CPU))
         assert {path.name for path in (tmp_path / "running").iterdir()} == {job.name, "locks"}  # nothing is left behind
         assert {path.name for path in (tmp_path / "running" / "locks").iterdir()} == {cell.name for cell in job.cells}
-    assert [type(one) for one in ended] == [Busy, Busy, Finished]
-    assert [type(one) for one in run([Job((cells[1],))], here, CPU)] == [Finished]
+    assert [type(one) for one in told] == [Busy, Busy, Begun, Finished]
+    assert [type(one) for one in run([Job((cells[1],))], here, CPU)] == [Begun, Finished]
     assert not (tmp_path / "running").exists()
 
 
@@ -201,9 +201,13 @@ def test_of_a_crowd_of_processes_one_at_a_time_works_on_a_cell(tmp_path):
                          env=os.environ | {"PYTHONPATH": path})
         for i in range(4)
     ]  # fmt: skip
-    ended = [one.communicate(timeout=120) for one in crowd]
-    assert [error for _, error in ended if error] == []
-    assert sum(int(entered) for entered, _ in ended) > 20
+    try:
+        said = [one.communicate(timeout=120) for one in crowd]
+    finally:
+        for one in crowd:
+            one.kill()
+    assert [error for _, error in said if error] == []
+    assert sum(int(entered) for entered, _ in said) > 20
     assert not (tmp_path / "store" / "running").exists()
 
 
@@ -336,12 +340,19 @@ class RayAtOnce:
         )
 
 
+def test_what_is_sent_to_a_cluster_is_said(tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr("treevae.experiments.cluster._import_ray", RayAtOnce)
+    said = treevae("paper", "run", "tiny", "--method", "agg", "--results", tmp_path, "--ray", "local")
+    assert re.findall(r"^sent digits-agg.*, seed 0 \((\d of \d)\)$", said, re.MULTILINE) == ["1 of 2", "2 of 2"]
+    assert said.count("done: digits-agg") == 2
+
+
 def test_a_damaged_record_fails_its_own_job_alone_on_a_cluster_too(tmp_path, monkeypatch):
     monkeypatch.setattr("treevae.experiments.cluster._import_ray", RayAtOnce)
     here, wanted = Store(tmp_path), [small(0), small(0, n_leaves=3)]
     here.path(small(12)).write_text("half of a rec")  # of a seed that nobody asked for, beside those of the first job
-    ended = list(run_on_ray(jobs_of(here, wanted), here, CPU, "local"))
-    failed, finished = sorted(ended, key=lambda one: isinstance(one, Finished))
+    told = ended(run_on_ray(jobs_of(here, wanted), here, CPU, "local"))
+    failed, finished = sorted(told, key=lambda one: isinstance(one, Finished))
     assert "is damaged" in failed.why
     assert finished.cell == wanted[1]
     assert not (tmp_path / "running").exists()  # nothing is held any more
@@ -350,10 +361,11 @@ def test_a_damaged_record_fails_its_own_job_alone_on_a_cluster_too(tmp_path, mon
 def test_a_job_goes_to_other_workers_when_some_die_and_fails_when_all_do(tmp_path, monkeypatch):
     here, cell = Store(tmp_path), cell_of(data="digits", method="agg")
     monkeypatch.setattr("treevae.experiments.cluster._import_ray", lambda: RayAtOnce(deaths=100))
-    (failed,) = run_on_ray(jobs_of(here, [cell]), here, CPU, "local")
+    (failed,) = ended(run_on_ray(jobs_of(here, [cell]), here, CPU, "local"))
     assert "worker died" in failed.why
     monkeypatch.setattr("treevae.experiments.cluster._import_ray", lambda: RayAtOnce(deaths=3))
-    (finished,) = run_on_ray(jobs_of(here, [cell]), here, CPU, "local")
+    begun, finished = run_on_ray(jobs_of(here, [cell]), here, CPU, "local")
+    assert isinstance(begun, Begun)
     assert finished.cell == cell
 
 
@@ -362,8 +374,9 @@ def test_a_job_that_has_ended_is_let_go_while_others_run_on_a_cluster(tmp_path, 
     here, cells = Store(tmp_path), [cell_of(data="digits", method="agg", n_leaves=n) for n in (3, 4)]
     jobs = [Job((cell,)) for cell in cells]
     held = []  # of each job, at each end of one
-    for _ in run_on_ray(jobs, here, CPU, "local"):
-        held.append([is_held(job, Store(tmp_path)) for job in jobs])
+    for one in run_on_ray(jobs, here, CPU, "local"):
+        if isinstance(one, Finished):
+            held.append([is_held(job, Store(tmp_path)) for job in jobs])
     assert held == [[True, True], [False, True]]  # a job that ends is let go once its end is told
 
 
@@ -395,9 +408,9 @@ def test_a_worker_that_is_killed_loses_no_cell(tmp_path):
             time.sleep(0.01)
 
     threading.Thread(target=kill_one, daemon=True).start()
-    ended = list(run_on_ray(jobs_of(here, wanted, side_by_side=1), here, CPU, "local", workers=2))
+    told = ended(run_on_ray(jobs_of(here, wanted, side_by_side=1), here, CPU, "local", workers=2))
     assert killed
-    assert sorted(one.cell.seed for one in ended if isinstance(one, Finished)) == [0, 1, 2, 3]
-    assert all(isinstance(one, Finished) for one in ended)
+    assert all(isinstance(one, Finished) for one in told)
+    assert sorted(one.cell.seed for one in told) == [0, 1, 2, 3]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{cell.name}.json" for cell in wanted)
     assert jobs_of(here, wanted) == []

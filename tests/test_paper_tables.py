@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from cells import CPU, cell_of, fabricate, records_of, treevae
+from cells import CPU, cell_of, ended, fabricate, records_of, treevae
 from scipy.stats import ttest_ind
 
 from treevae import Tree, TreeVAE
@@ -407,9 +407,9 @@ def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
     for cell, n in zip(cells, (200, 400), strict=True):
         cut = replace(digits, x_test=digits.x_test[:n], y_test=digits.y_test[:n])
         monkeypatch.setattr(running, "_read", lambda name, root, cut=cut: cut)
-        (ended,) = run([Job((cell,))], here, CPU)
+        (came,) = ended(run([Job((cell,))], here, CPU))
         if n == 400:  # another test set than that of seed 0
-            assert re.search(r"^the data .*360x8x8 .* are not those of .*200x8x8 .* another folder", ended.why)
+            assert re.search(r"^the data .*360x8x8 .* are not those of .*200x8x8 .* another folder", came.why)
             (record,) = [found for _, found in records_of(Job((cell,)), cut, CPU)]
             here.write(cell, record)  # as an earlier version did
     kept = here.read(cells[0])
@@ -434,8 +434,8 @@ def test_fits_with_other_parameters_are_refused_before_they_start_and_not_averag
     monkeypatch.setattr(Bisecting.__init__, "__defaults__", (10, 3, None))
     with monkeypatch.context() as patch:
         patch.setattr(Bisecting, "fit", lambda *_: pytest.fail("nothing is to be fitted"))
-        (ended,) = run([Job((cells[2],))], here, CPU)
-    assert ended.why == (
+        (failed,) = ended(run([Job((cells[2],))], here, CPU))
+    assert failed.why == (
         "the parameters (n_init: 3) are not those of records in the store that these would be averaged with "
         "(n_init: 10); name another folder with --results"
     )
@@ -449,8 +449,8 @@ def test_fits_with_other_parameters_are_refused_before_they_start_and_not_averag
     here.write(cells[2], {name: value for name, value in record.items() if name != "parameters"})
     text = showing.as_text(ONE_FIGURE, showing.lines(ONE_FIGURE, here, 1.0), 1.0)
     assert "mixed" not in text  # one that does not tell its parameters is not known to differ
-    (ended,) = run([Job((cells[3],), {cell.name: "0" for cell in cells[:2]})], here, CPU)
-    assert isinstance(ended, running.Finished)  # those that it differs from are to be replaced
+    (finished,) = ended(run([Job((cells[3],), {cell.name: "0" for cell in cells[:2]})], here, CPU))
+    assert isinstance(finished, running.Finished)  # those that it differs from are to be replaced
 
 
 @pytest.mark.parametrize(

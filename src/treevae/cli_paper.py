@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from .experiments.cells import SEEDS, STORE, options
 
 if TYPE_CHECKING:
     from .experiments.cells import Cell, Job
-    from .experiments.running import Busy, Failed, Finished, Standing
+    from .experiments.running import Event, Finished, Standing
     from .experiments.store import Store
     from .experiments.tables import Table
 
@@ -171,21 +171,21 @@ def run_table(
     chosen_rows = [f"--data {name}" for name in data or ()] + [f"--method {name}" for name in method or ()]
     command = " ".join(["treevae paper run", table, *chosen_rows, f"--seeds {seeds} --scale {scale} --root DATA"])
     where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
-    begins = _begins(jobs, store, "fitting" if ray is None else "sent")
+    begun = {job.name for job in store.started()}
     try:
-        ended = run(jobs, store, where, begins) if ray is None else run_on_ray(jobs, store, where, ray, begins=begins)
-        outcomes = list(_tell(ended)) if jobs else []
+        events = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
+        told = list(_tell(events, jobs, begun, "fitting" if ray is None else "sent")) if jobs else []
     except KeyboardInterrupt:
         _tell_interrupted(jobs)
         raise typer.Exit(INTERRUPTED) from None
     if unfitted := len(left) - len(ready):
         typer.secho(f"Cells not fitted for want of data: {unfitted}.", fg="red", err=True)
-    _refuse_failures(outcomes, len(jobs), results)
+    _refuse_failures(told, len(jobs), results)
     if unfitted:
         raise typer.Exit(1)
     there = len(standing(store, cells).there)
     whole = f"all {there}" if there == len(cells) else f"{there} of {len(cells)}"
-    if busy := _left_to_others(outcomes, store):
+    if busy := _left_to_others(told, store):
         typer.secho(
             f"Fits left to other processes: {busy} of {len(jobs)}, so not all is recorded: cells in {results}: "
             f"{whole}. Next: wait for them, or the same again.",
@@ -218,22 +218,6 @@ def _announce(now: Standing, jobs: list[Job]) -> None:
     anew = {name for job in jobs for name in job.replaces}
     if left := [cell for cell in now.incomplete if cell.name not in anew]:
         typer.echo(f"There without a score of this table, and left so: {len(left)}; --again fits them anew.")
-
-
-def _begins(jobs: list[Job], store: Store, word: str) -> Callable[[Job], None]:
-    """Says of a job that its turn has come, and whether it goes on from an earlier run.
-
-    Not before: until then another process may have it.
-    """
-    begun, places = {job.name for job in store.started()}, {job.name: k for k, job in enumerate(jobs, start=1)}
-
-    def say(job: Job) -> None:
-        if job.name in begun:
-            also = f" (begun with --again: records that it replaces: {len(job.replaces)})" if job.replaces else ""
-            typer.echo(f"Begun earlier, and goes on from its state: {job.name}{also}")
-        typer.echo(f"{word} {_about(job)} ({places[job.name]} of {len(jobs)})")
-
-    return say
 
 
 def _about(job: Job) -> str:
@@ -269,22 +253,22 @@ def _tell_interrupted(jobs: list[Job]) -> None:
     typer.echo(f"Interrupted. No record is lost: the same command goes on from here{but}.", err=True)
 
 
-def _refuse_failures(outcomes: list[Finished | Failed | Busy], n_jobs: int, results: Path) -> None:
+def _refuse_failures(events: Sequence[Event], n_jobs: int, results: Path) -> None:
     """End with an error if a fit failed, once all others are done."""
     from .experiments.running import Failed
 
-    if failed := sum(isinstance(one, Failed) for one in outcomes):
+    if failed := sum(isinstance(one, Failed) for one in events):
         raise ValueError(
             f"{failed} of {n_jobs} fits failed; the same command tries them again, from the states in "
             f"{results / 'running'} where there are any: to start a failed fit anew, remove its folder there"
         )
 
 
-def _left_to_others(outcomes: list[Finished | Failed | Busy], store: Store) -> int:
+def _left_to_others(events: Sequence[Event], store: Store) -> int:
     """How many fits other processes work on that have not ended meanwhile."""
     from .experiments.running import Busy
 
-    return sum(isinstance(one, Busy) and not store.has(one.job) for one in outcomes)
+    return sum(isinstance(one, Busy) and not store.has(one.job) for one in events)
 
 
 @paper.command("show")
@@ -382,25 +366,45 @@ def _check_no_file(results: Path) -> None:
         raise ValueError(f"{there} is a file, where a folder of records was to be; name another with --results")
 
 
-def _tell(ended: Iterator[Finished | Failed | Busy]) -> Iterator[Finished | Failed | Busy]:
-    """The same, with a line for each on the terminal."""
-    from .experiments.running import Failed, Finished
+def _tell(events: Iterable[Event], jobs: Sequence[Job], begun: Collection[str], word: str) -> Iterator[Event]:
+    """The same, with a line for each on the terminal.
 
-    for one in ended:
-        if isinstance(one, Finished):
-            scores = {name: value for name, value in one.record.get("scores_percent", {}).items() if name in FIGURES}
-            if "elbo" in one.record:
-                scores["ELBO"] = one.record["elbo"]["ELBO"]
-            figures = [f"{name} {value:.1f}" for name, value in scores.items()]
-            if one.leaves not in (None, asked := one.cell.settings.get("n_leaves")):
-                figures.append(f"{one.leaves} of {asked} leaves")
-            typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {', '.join(figures)} ({one.path.name})")
-            if one.aside is not None:
-                before = "the record before" if one.in_place else "another record was there first, and stays; this one"
-                typer.echo(f"  {before} is kept as {one.aside}")
+    Parameters
+    ----------
+    begun
+        The names of jobs that go on from an earlier run.
+    word
+        What is done with a job whose turn has come.
+    """
+    from .experiments.running import Begun, Busy, Finished
+
+    places = {job.name: k for k, job in enumerate(jobs, start=1)}
+    for one in events:
+        if isinstance(one, Begun):
+            if one.job.name in begun:
+                n = len(one.job.replaces)
+                also = f" (begun with --again: records that it replaces: {n})" if n else ""
+                typer.echo(f"Begun earlier, and goes on from its state: {one.job.name}{also}")
+            typer.echo(f"{word} {_about(one.job)} ({places[one.job.name]} of {len(jobs)})")
+        elif isinstance(one, Finished):
+            _tell_finished(one)
+        elif isinstance(one, Busy):
+            typer.echo(f"busy: {_about(one.job)}: another process is fitting it")
         else:
-            if isinstance(one, Failed):
-                typer.secho(f"failed: {_about(one.job)}: {one.why}", fg="red", err=True)
-            else:
-                typer.echo(f"busy: {_about(one.job)}: another process is fitting it")
+            typer.secho(f"failed: {_about(one.job)}: {one.why}", fg="red", err=True)
         yield one
+
+
+def _tell_finished(one: Finished) -> None:
+    """The scores of a cell, and what gave way to its record."""
+    scores = {name: value for name, value in one.record.get("scores_percent", {}).items() if name in FIGURES}
+    if "elbo" in one.record:
+        scores["ELBO"] = one.record["elbo"]["ELBO"]
+    figures = [f"{name} {value:.1f}" for name, value in scores.items()]
+    asked = one.cell.settings.get("n_leaves")
+    if one.leaves is not None and one.leaves != asked:
+        figures.append(f"{one.leaves} of {asked} leaves")
+    typer.echo(f"done: {one.cell.about}, seed {one.cell.seed}: {', '.join(figures)} ({one.path.name})")
+    if one.aside is not None:
+        before = "the record before" if one.in_place else "another record was there first, and stays; this one"
+        typer.echo(f"  {before} is kept as {one.aside}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from ..training.runfolder import RunLockedError
 from .cells import Cell, Job
 from .methods import METHODS, Method, Place
-from .running import Busy, Failed, Finished, finished, fit, why_of
+from .running import Begun, Busy, Event, Failed, finished, fit, why_of
 from .store import JOB, Store
 
 LOCAL = "local"
@@ -27,8 +27,7 @@ def run_on_ray(
     place: Place,
     address: str,
     workers: int | None = None,
-    begins: Callable[[Job], None] = lambda job: None,
-) -> Iterator[Finished | Failed | Busy]:
+) -> Iterator[Event]:
     """Fit jobs on a cluster, and say what came of each cell, in the order in which they end.
 
     Records come back to this process, which alone writes into the store. Workers that see the store's folder keep the
@@ -40,8 +39,6 @@ def run_on_ray(
         Of the cluster; "local" starts one on this machine, which ends with this call.
     workers
         How many on this machine; by default one for each core.
-    begins
-        Is told of each job that is sent to a worker.
     """
     ray = _import_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -82,10 +79,10 @@ def run_on_ray(
                 lock.close()
                 yield Failed(job, why_of(error))
                 continue
-            begins(job)
             method = METHODS[job.method]
             needs = {"num_gpus": 1} if method.gpu and gpus else {}
             waiting[task.options(**needs).remote(job, method, replace(place, folder=folder), beside)] = job, lock
+            yield Begun(job)
         while waiting:
             (done,), _ = ray.wait(list(waiting), num_returns=1)
             job, lock = waiting.pop(done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -16,6 +16,13 @@ from .cells import PARAMETERS, SAID, Cell, Job, leaves_of, of_other_data, other_
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store
 from .tables import Score, Table
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A job whose fit begins now, after it is sure that no other process has it; or that is sent to a cluster."""
+
+    job: Job
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,9 @@ class Busy:
     """A job that another process works on."""
 
     job: Job
+
+
+Event = Begun | Finished | Failed | Busy  # what is told of jobs while they run
 
 
 @dataclass
@@ -142,23 +152,16 @@ def jobs_of(
     return jobs
 
 
-def run(
-    jobs: Iterable[Job], store: Store, place: Place, begins: Callable[[Job], None] = lambda job: None
-) -> Iterator[Finished | Failed | Busy]:
+def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Event]:
     """Fit jobs one after the other on this machine, and say what came of each cell.
 
     A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
-
-    Parameters
-    ----------
-    begins
-        Is told of each job whose fit begins: not before it is sure that no other process has it.
     """
     for job in jobs:
         try:
             with store.alone(job) as folder:
                 if not store.has(job):  # else another process was faster
-                    begins(job)
+                    yield Begun(job)
                     here, beside = replace(place, folder=folder.resolve()), store.of_same_figures(job)
                     for cell, record in fit(job, METHODS[job.method], here, beside):
                         yield finished(store, job, cell, record)
