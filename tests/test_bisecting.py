@@ -118,10 +118,3 @@ def test_new_images_are_placed_as_their_pixels() -> None:
     as_images, as_vectors = (Bisecting(5, random_state=0).fit(X) for X in (IMAGES[:30], IMAGES[:30].reshape(30, 16)))
     np.testing.assert_array_equal(as_images.predict(IMAGES[30:]), as_vectors.predict(IMAGES[30:].reshape(10, 16)))
     np.testing.assert_array_equal(as_images.predict(IMAGES[:30].tolist()), as_images.labels_)
-
-
-def test_a_fit_that_an_earlier_version_kept_predicts():
-    X = np.random.default_rng(0).normal(size=(30, 3))
-    model = Bisecting(3, random_state=0).fit(X)
-    del model._shape  # which it did not have
-    assert (model.predict(X) == model.labels_).all()

@@ -206,7 +206,7 @@ def test_bytes_are_known_by_their_levels(x):
 
 
 @pytest.mark.parametrize("rows", [1, 1024])
-@pytest.mark.parametrize("value", [0.5, 1 / 255 + 2e-6, -1 / 255, 256 / 255, 1 / 16, -1e-6])
+@pytest.mark.parametrize("value", [0.5, 1 / 255 + 3e-7, -1 / 255, 256 / 255, 1 / 16, -1e-6])
 def test_one_value_between_the_levels_of_bytes_is_enough(value, rows, monkeypatch):
     monkeypatch.setattr(evidence, "ROWS", rows)
     x = BYTES / 255

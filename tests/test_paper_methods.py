@@ -37,6 +37,7 @@ def test_deepect_gives_a_record_for_its_cell():
             "pretrain_epochs": 1, "epochs": 1, "split_every": 0.01, "prune_below": 0.1, "batch_size": 128,
             "learning_rate": 1e-4, "pretrain_learning_rate": 1e-3}  # fmt: skip
     assert found["parameters"] == told  # all that it has but device, verbosity and seed
+    assert found["seconds"] > 0
     json.dumps(found)
 
 

@@ -24,7 +24,7 @@ from treevae.experiments.methods import METHODS, Method
 from treevae.experiments.records import record
 from treevae.experiments.running import Begun, Busy, Failed, Finished, jobs_of, run, wanted
 from treevae.experiments.store import Store
-from treevae.training.runfolder import RunLockedError
+from treevae.training.runfolder import RunFolder, RunLockedError
 
 # -- running --------------------------------------------------------------------------------------------------------
 
@@ -209,6 +209,23 @@ def test_of_a_crowd_of_processes_one_at_a_time_works_on_a_cell(tmp_path):
     assert [error for _, error in said if error] == []
     assert sum(int(entered) for entered, _ in said) > 20
     assert not (tmp_path / "store" / "running").exists()
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, FileExistsError])
+def test_a_lock_whose_folder_another_process_removes_is_tried_again(tmp_path, monkeypatch, error):
+    here, job, thwarted = Store(tmp_path), Job((cell_of(),)), set()
+
+    def run_folder(path):
+        if path not in thwarted:  # the first time
+            thwarted.add(path)
+            raise error(path)
+        return RunFolder(path)
+
+    monkeypatch.setattr("treevae.experiments.store.RunFolder", run_folder)
+    with here.alone(job):
+        assert len(thwarted) == 2  # the job's and the cell's
+        assert is_held(job, Store(tmp_path))
+    assert not (tmp_path / "running").exists()
 
 
 def test_nothing_is_left_of_a_job_that_was_killed_after_its_last_record(tmp_path):

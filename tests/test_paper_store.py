@@ -129,24 +129,32 @@ def test_what_a_kill_left_beside_a_record_does_not_spoil_it(tmp_path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="a file that was there is as it was"):
+        with pytest.raises(OSError, match=f"{os.strerror(errno.ENOSPC)}; a file that was there is as it was"):
             here.write(cell_of(), {"note": "half"}, replaces)
-        with pytest.raises(OSError, match="a file that was there is as it was"):
+        with pytest.raises(OSError, match=f"{os.strerror(errno.ENOSPC)}; a file that was there is as it was"):
             write_whole(path, "half")
     assert path.read_bytes() == content
+    os.link(path, path.with_name(f".{path.name}.{os.getpid()}.part"))
+    write_whole(path, "another")
+    assert path.read_text() == "another"
 
 
 @pytest.mark.parametrize("has_links", [True, False])
 def test_of_two_processes_that_write_at_once_none_is_lost(tmp_path, monkeypatch, has_links):
-    """The other one writes after this one has seen that there is no record."""
+    """The other one writes after this one has seen that there is no record, and sets one aside where this one would."""
     here, cells, link = Store(tmp_path), [cell_of(0), cell_of(1)], os.link
 
     def meanwhile(part, path):
         monkeypatch.setattr(os, "link", link if has_links else no_links)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "getpid", lambda: 1)
-            here.write(cells[0], {"note": "the other"})
-        os.link(part, path)
+        again = os.link
+        if path.parent.name == "aside":
+            path.write_text("the other's")
+        else:
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "getpid", lambda: 1)
+                here.write(cells[0], {"note": "the other"})
+            monkeypatch.setattr(os, "link", meanwhile)  # once more, when this one sets its record aside
+        again(part, path)
 
     def no_links(part, path):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
@@ -156,6 +164,7 @@ def test_of_two_processes_that_write_at_once_none_is_lost(tmp_path, monkeypatch,
     assert not in_place
     assert json.loads(path.read_text())["note"] == "the other"
     assert json.loads(aside.read_text())["note"] == "this one"
+    assert (tmp_path / "aside" / f"{cells[0].name}-1.json").read_text() == "the other's"
     assert here.write(cells[1], {}).aside is None
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "aside", *map(here.path, cells)])  # nothing half is left
 

@@ -257,6 +257,8 @@ def test_a_row_of_the_sizes_changes_what_it_is_called_after():
         ((-44.58, 0.01, 3), "-44.62±0.02", 1, "▲"),
         ((50.25, 0.1, 3), "50.0±0.1", 1, "△"),  # the paper's may be 50.05 ± 0.05, and three seeds tell little
         ((60.0, 0.1, 3), "63.6", 1, "▽"),  # no spread in the paper
+        ((0.33, 0.1, 10), "0.2±0.1", 1, "△"),  # the paper's spread may be 0.15
+        ((0.478, 0.1, 3), "0.2±0.0", 1, "△"),  # and here anything up to 0.05, of which none is the least sure
         ((79.5, 0.2, 3), "80.3±0.2", -1, "▲"),
         ((80.8, 0.2, 3), "80.3±0.2", -1, "▼"),
         ((80.4, 0.2, 3), "80.3±0.2", -1, "▽"),
@@ -482,6 +484,13 @@ def test_trees_with_other_leaves_than_asked_for_are_named(tmp_path):
     said = "trees of 10 leaves were asked for, these seeds ended with others: "
     assert f"Fashion: base: {said}9 (9), 11 (11)." in text
     assert text.count(said) == 1
+
+
+def test_a_record_whose_tree_is_none_still_has_its_figures(tmp_path):
+    Store(tmp_path).write(cell_of(), {"scores_percent": {"ACC": 60.0}, "tree": {"children": "none"}})
+    text = treevae("paper", "show", "sizes", "--results", tmp_path)
+    assert "60.0 ▽ (63.5 ± 4.1)" in text
+    assert "leaves were asked for" not in text
 
 
 def test_records_that_do_not_tell_their_data_still_count(tmp_path):

@@ -90,7 +90,7 @@ def test_leaves_too_small_to_count_are_told(capsys):
         progress.show(LeafChosen(5, 30, 2))
     assert capsys.readouterr().err.splitlines() == [
         "  splitting node 3, 40 samples",
-        "  splitting node 5, 30 samples; leaves below 1% of all samples, not counted: 2",
+        "  splitting node 5, 30 samples; leaves with too few samples to count: 2",
     ]
 
 

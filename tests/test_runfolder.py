@@ -570,6 +570,16 @@ def test_a_child_leaves_the_parents_lock_alone(tmp_path):
             RunFolder(tmp_path).__enter__()
 
 
+def test_the_lock_of_one_who_came_after_it_was_removed_is_left_alone(tmp_path):
+    with RunFolder(tmp_path):
+        (tmp_path / "lock").unlink()
+        other = RunFolder(tmp_path).__enter__()
+    with pytest.raises(RunLockedError, match="in use by process"):
+        RunFolder(tmp_path).__enter__()
+    other.__exit__(None, None, None)
+    assert files(tmp_path) == []
+
+
 def test_many_processes_that_come_and_go_never_hold_it_together(tmp_path):
     """A lock that is removed by its holder must not be taken by one who opened it before."""
 

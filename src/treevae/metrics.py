@@ -150,7 +150,7 @@ def _counts(leaf_index: ArrayLike, y: ArrayLike) -> np.ndarray:
     leaf = np.asarray(leaf_index)
     if leaf.ndim == 1 and len(leaf):  # contingency says what is wrong with others
         found, leaf = _sorted(leaf, "leaf_index", "cluster")
-        if broken := [name for name in found.tolist() if isinstance(name, float | np.floating) and name % 1]:
+        if broken := [name for name in found.tolist() if isinstance(name, float) and name % 1]:
             raise ValueError(f"leaf_index holds {broken[0]}, which is no name of a cluster; pass {NAMES}")
     return contingency(leaf, y)
 

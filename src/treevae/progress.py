@@ -20,7 +20,6 @@ from .training.events import (
     LeafPruned,
     TreeChanged,
 )
-from .training.plan import Plan
 
 LINES = 20  # in a log, over the whole of the work
 
@@ -91,7 +90,7 @@ class Progress:
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
                 self.at(sum(self._done.values()) / len(self._done), description, event.summary)
             case LeafChosen():
-                small = f"; leaves below {Plan.min_leaf:.0%} of all samples, not counted: {event.uncounted}"
+                small = f"; leaves with too few samples to count: {event.uncounted}"
                 why = small if event.uncounted else ""  # more leaves than asked for would puzzle without
                 self.say(f"{who}splitting node {event.leaf}, {event.samples} samples{why}")
             case CandidatesCompared():

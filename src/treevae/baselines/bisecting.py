@@ -87,8 +87,7 @@ class Bisecting(ClusterMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The cluster of each sample: at every split, from the root on, the side whose mean is nearer."""
         check_is_fitted(self)
-        seen = getattr(self, "_shape", (self.n_features_in_,))  # fits that earlier versions kept did not tell
-        X, _ = read_values(self, X, seen, dtype=FLOATS)
+        X, _ = read_values(self, X, self._shape, dtype=FLOATS)
         node = np.zeros(len(X), dtype=np.intp)
         for split in self.tree_.routers:  # parents come before their children
             if len(inside := np.flatnonzero(node == split)):

@@ -40,7 +40,7 @@ class Ward(ClusterMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Ward:
         """Merge the samples of X, (n, ...), and return self; ``y`` is ignored."""
         reader = clone(self)  # an earlier fit stays whole until this one ends
-        X, _ = read_values(reader, X, None, dtype=np.float64, ensure_min_samples=2)
+        X, _ = read_values(reader, X, None, dtype=np.float64, least=2)
         n = len(X)
         k = whole_number("n_clusters", self.n_clusters, most=n, more=", the number of samples")
         merges = linkage(X, "ward")

@@ -133,7 +133,7 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
 
 
 def read_values(
-    estimator: BaseEstimator, X: Any, shape: tuple[int, ...] | None, **rules: Any
+    estimator: BaseEstimator, X: Any, shape: tuple[int, ...] | None, dtype: Any, least: int = 1
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """X as a checked (n, values) matrix of the values as they are, and the shape of a sample.
 
@@ -147,9 +147,12 @@ def read_values(
     X : array-like of shape (n, ...)
     shape : tuple or None
         That of a sample seen in ``fit``; None in ``fit`` itself.
-    rules
-        What scikit-learn's check_array takes.
+    dtype : dtype or sequence of them
+        What X is made, unless it is of one of several.
+    least : int
+        Samples that there must be.
     """
+    rules: dict[str, Any] = {"dtype": dtype, "ensure_min_samples": least}
     if n_dimensions(X) < 3 and (shape is None or len(shape) == 1):
         X = validate_data(estimator, X, reset=shape is None, **rules)
         return X, X.shape[1:]
@@ -161,18 +164,17 @@ def read_values(
     return X.reshape(len(X), -1), X.shape[1:]
 
 
-def _learn(estimator: BaseEstimator, n_features: int) -> None:
-    """Let an estimator know how many features the images have that it is fitted on."""
-    estimator.n_features_in_ = n_features
-    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
-
-
 def hand_over(reader: BaseEstimator, estimator: BaseEstimator) -> None:
     """Let an estimator know of the features what the one knows that read X in its place."""
-    estimator.n_features_in_ = reader.n_features_in_
-    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+    _learn(estimator, reader.n_features_in_)
     if hasattr(reader, "feature_names_in_"):
         estimator.feature_names_in_ = reader.feature_names_in_
+
+
+def _learn(estimator: BaseEstimator, n_features: int) -> None:
+    """Let an estimator know how many features the samples have that it is fitted on; they have no names."""
+    estimator.n_features_in_ = n_features
+    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
 
 
 def check_shape(shape: tuple[int, ...], seen: tuple[int, ...]) -> None:

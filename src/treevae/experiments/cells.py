@@ -115,8 +115,8 @@ def place_aside(file: Path) -> Path:
 
 
 def leaves_of(record: Mapping[str, Any], settings: Mapping[str, Any]) -> int | None:
-    """How many leaves the tree of a record has, that was to have a number of them and is no part of its settings."""
-    if not isinstance(record.get("tree"), dict) or "n_leaves" not in settings or settings.get("tree"):
+    """How many leaves the tree of a record has, where a number of them was asked for."""
+    if not isinstance(record.get("tree"), dict) or "n_leaves" not in settings:
         return None
     try:
         return len(Tree.from_json(json.dumps(record["tree"])).leaves)

@@ -37,7 +37,7 @@ class Finished:
 
     @property
     def leaves(self) -> int | None:
-        """How many leaves its tree has; None without one, and where it was given and not grown to a number of them."""
+        """How many leaves its tree has; None without one."""
         return leaves_of(self.record, self.cell.settings)
 
 

@@ -150,14 +150,14 @@ def _versions(records: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, ...]
 
 
 def _mixed_versions(found: Sequence[Line]) -> Iterator[str]:
-    """A sentence with the rows whose figures are of several versions of the code, or of several devices."""
+    """A sentence with the rows of which a figure is a mean over several versions of the code, or several devices."""
     mixed: dict[str, list[str]] = {}
     for line in found:
-        if len(frozenset().union(*(one.versions for one in line.figures))) > 1:
+        if any(len(one.versions) > 1 for one in line.figures):
             mixed.setdefault(line.data, []).append(line.title)
     if mixed:
         rows = "; ".join(f"{data}: {', '.join(titles)}" for data, titles in mixed.items())
-        yield f"Rows of several versions of the code or devices (source and device of their records): {rows}."
+        yield f"Means over several versions of the code or devices (source and device of their records): {rows}."
 
 
 def _notes(
@@ -175,10 +175,9 @@ def _notes(
     untold = [seed for seed, record in records.items() if not any(record.get(name) for name in FINGERPRINTS)]
     if untold:
         yield f"{row.title}, {_seeds(untold)}: recorded before records told which samples they are of"
-    leaves = {
-        seed: n for seed, record in records.items() if (n := leaves_of(record, record.get("settings", {}))) is not None
-    }
-    asked = METHODS[row.method].cell(row.data, entry.changes, 1, 0).settings.get("n_leaves")
+    settings = METHODS[row.method].cell(row.data, entry.changes, scale, 0).settings
+    leaves = {seed: n for seed, record in records.items() if (n := leaves_of(record, settings)) is not None}
+    asked = settings.get("n_leaves")
     if others := ", ".join(f"{seed} ({n})" for seed, n in leaves.items() if n != asked):
         yield f"{row.title}: trees of {asked} leaves were asked for, these seeds ended with others: {others}"
 
@@ -237,13 +236,13 @@ def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) 
 
 
 def _printed_alike(paper: Figure, to: float) -> list[Mean]:
-    """Of all means that are printed as the paper's the one nearest to a mean, with the ends of its spread and between.
+    """Of all means that are printed as the paper's the one nearest to a mean, with the ends of its spread.
 
     A wider spread makes a difference less sure, but a narrow one counts for less beside few seeds of a wider one.
     """
     half = 0.5 * 10**-paper.digits
     mean = min(max(to, paper.mean - half), paper.mean + half)
-    spreads = [None] if paper.sd is None else [max(paper.sd - half, 0.0), paper.sd, paper.sd + half]
+    spreads = [None] if paper.sd is None else [max(paper.sd - half, 0.0), paper.sd + half]
     return [Mean(mean, sd, SEEDS) for sd in spreads]
 
 

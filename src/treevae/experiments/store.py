@@ -204,9 +204,8 @@ class Store:
         folder = self.folder / RUNNING / job.name
         with suppress(FileNotFoundError):
             for path in folder.iterdir():
-                if path.name != OWNER:  # whose lock goes with the process that has it
-                    with suppress(OSError):
-                        path.unlink()
+                with suppress(OSError):  # the owner's folder stays: its lock goes with the process that has it
+                    path.unlink()
         self._sweep(job)
 
     def _sweep(self, job: Job) -> None:
