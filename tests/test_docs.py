@@ -329,6 +329,7 @@ def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
     table = "\n".join(ranking.rows())
     assert f"\n{table}\n" in page
     assert ranking.multiplicity() in " ".join(page.split())
+    assert ranking.beside_the_paper().removesuffix(".") in " ".join(page.split())
 
 
 def test_the_readmes_gains_over_one_candidate_are_the_recorded_ones(spread):

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -252,6 +253,12 @@ def test_samples_that_cannot_be_scored(leaf_index: list[Any], y: list[Any], mess
         dendrogram_purity(Tree({0: (1, 2)}), leaf_index, y)
 
 
+def test_the_number_of_leaves_is_whole() -> None:
+    with pytest.raises(ValueError, match=r"n_leaves=3\.5 must be a whole number"):
+        contingency([0, 1], [0, 1], n_leaves=3.5)
+    assert contingency([0, 1], [0, 1], n_leaves=np.int64(3)).shape == (3, 2)
+
+
 @pytest.mark.parametrize("leaf_index", [[0.0, 1.0, 1.0], [True, False, False], ["a", "b", "b"]])
 def test_clusters_without_a_tree_may_have_any_names(leaf_index: list[Any]) -> None:
     y = ["cat", "eel", "cat"]
@@ -268,6 +275,7 @@ def test_clusters_without_a_tree_may_have_any_names(leaf_index: list[Any]) -> No
     [
         ([0.0, float("nan"), 1.0], r"leaf_index\[1\]=nan is no cluster; leave out samples without one"),
         (["a", "b", None], r"leaf_index\[2\]=None is no cluster"),
+        (pd.array(["0", "1", pd.NA], dtype="string"), r"leaf_index\[2\]=<NA> is no cluster; leave out samples"),
         (
             [0.0, 0.5, 1.0],
             "leaf_index holds 0.5, which is no name of a cluster; pass whole numbers, strings or booleans",

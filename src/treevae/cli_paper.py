@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .cli_figure import figure
-from .cli_run import make_writable
+from .cli_run import check_parent, make_writable
 from .cli_words import INTERRUPTED, Commands, count, say_written
 from .experiments.cells import SEEDS, STORE, options
 
@@ -305,6 +305,8 @@ def show_table(
 
     chosen, store = table_of(table).only(data, method), Store(results)
     _check_there(results)
+    check_parent(markdown)
+    check_parent(latex)
     found = lines(chosen, store, scale)
     typer.echo(as_text(chosen, found, scale))
     if any(figure.seeds for line in found for figure in line.figures):

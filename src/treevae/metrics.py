@@ -46,6 +46,8 @@ def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None
         raise ValueError("leaf_index and y are empty; pass at least one sample")
     if not np.issubdtype(leaf.dtype, np.integer):
         raise ValueError(f"leaf_index has dtype {leaf.dtype}; pass integers, the position of each sample's leaf")
+    if not isinstance(n_leaves, int | np.integer | None):
+        raise ValueError(f"n_leaves={n_leaves!r} must be a whole number")
     n_rows = int(leaf.max()) + 1 if n_leaves is None else n_leaves
     outside = np.flatnonzero((leaf < 0) | (leaf >= n_rows))
     if len(outside):
@@ -157,7 +159,8 @@ def _counts(leaf_index: ArrayLike, y: ArrayLike) -> np.ndarray:
 
 def _sorted(labels: np.ndarray, name: str, what: str) -> tuple[np.ndarray, np.ndarray]:
     """The classes, or clusters, in sorted order, and the place of each sample's among them."""
-    missing = [i for i, value in enumerate(labels.tolist()) if value is None] if labels.dtype == object else []
+    values = labels.tolist() if labels.dtype == object else []
+    missing = [i for i, value in enumerate(values) if value is None or type(value).__name__ == "NAType"]  # pandas' NA
     with suppress(TypeError):  # of kinds that cannot be NaN
         missing += np.flatnonzero(labels != labels).tolist()
     if missing:

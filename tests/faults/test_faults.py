@@ -330,12 +330,15 @@ def test_ctrl_c_saves_says_how_to_go_on_and_resume_ends_the_same(tmp_path):
             command("fit", tmp_path / "x.npy", "-o", run, *options),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ONE_THREAD,
         )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not all((run / name).exists() for name in STATES):  # the second is written while it trains
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    begun.send_signal(signal.SIGINT)
-    said, _ = begun.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 60
+        while not all((run / name).exists() for name in STATES):  # the second is written while it trains
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        begun.send_signal(signal.SIGINT)
+        said, _ = begun.communicate(timeout=60)
+    finally:
+        begun.kill()
     assert begun.returncode == 130, said
     assert f"Go on with: treevae fit --resume {run}" in said
     assert "Traceback" not in said

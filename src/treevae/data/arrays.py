@@ -120,7 +120,7 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
         if len(X) < least:
             raise ValueError(f"X has n_samples={len(X)}; at least {least} needed")
         found = form or InputForm.of(X)
-        check_images(X, any_value)
+        check_images(X, any_value, fitted=form is not None)
         if form is None:
             form = found
             _learn(estimator, form.n_features)
@@ -203,7 +203,7 @@ def n_dimensions(X: Any) -> int:
     return int(X.ndim) if hasattr(X, "ndim") else np.ndim(X) if isinstance(X, list | tuple) else 2
 
 
-def check_images(X: np.ndarray, any_value: bool) -> None:
+def check_images(X: np.ndarray, any_value: bool, fitted: bool) -> None:
     """Raise unless X holds images of finite numbers in [0, 1], or uint8."""
     if X.dtype == np.uint8:
         return
@@ -216,10 +216,12 @@ def check_images(X: np.ndarray, any_value: bool) -> None:
         )
     low, high = X.min(), X.max()
     if not any_value and (low < 0 or high > 1):
-        raise ValueError(
-            f"X holds pixels from {low:g} to {high:g}; images must be uint8 or in [0, 1]. Scale them, or set "
-            "likelihood='gaussian' to model other ranges"
+        what = (
+            "of this model must be uint8 or in [0, 1]. Scale them as those that it was fitted on"
+            if fitted
+            else "must be uint8 or in [0, 1]. Scale them, or set likelihood='gaussian' to model other ranges"
         )
+        raise ValueError(f"X holds pixels from {low:g} to {high:g}; images {what}")
 
 
 def check_bernoulli(matrix: np.ndarray) -> None:

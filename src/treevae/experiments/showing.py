@@ -230,9 +230,14 @@ def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) 
     if f"{ours.mean:.{paper.digits}f}" == f"{paper.mean:.{paper.digits}f}":
         return SAME
     without_luck = not seeded and ours.sd == paper.sd == 0
-    sure = without_luck or max(by_chance(ours, one) for one in _printed_alike(paper, ours.mean)) < CLEAR
+    sure = without_luck or chance_of(ours, paper) < CLEAR
     ahead = (ours.mean > paper.mean) == (better > 0)
     return (BETTER if ahead else WORSE) if sure else (PERHAPS_BETTER if ahead else PERHAPS_WORSE)
+
+
+def chance_of(ours: Mean, paper: Figure) -> float:
+    """How often chance alone would part our mean and the paper's as far, however the paper's figures were rounded."""
+    return max(by_chance(ours, one) for one in _printed_alike(paper, ours.mean))
 
 
 def _printed_alike(paper: Figure, to: float) -> list[Mean]:
