@@ -4,8 +4,8 @@
 
 From the records of Table 1. A gain is the difference of two means over seeds, its standard error stands in brackets. In
 bold are those that Benjamini and Hochberg's rule keeps when all are tested at once; a dagger has what Welch's test,
-which knows how few seeds there are, gives p < 0.05 by itself alone. Of both tables' figures beside the paper's it counts
-those that are clear by themselves, as the filled marks are, and those that stay when all are tested at once.
+which knows how few seeds there are, gives p < 0.05 by itself alone. Of the figures of both tables beside the paper's it
+counts those that are clear by themselves, as the filled marks are, and those that stay when all are tested at once.
 """
 
 from __future__ import annotations
