@@ -16,7 +16,7 @@ from treevae.baselines.ward import Ward
 from treevae.data import DataSet, load
 from treevae.experiments.cells import Job, other_parameters
 from treevae.experiments.methods import METHODS, Place
-from treevae.experiments.records import parameters_of, record_of_labels
+from treevae.experiments.records import clustering, parameters_of
 from treevae.experiments.running import jobs_of, wanted
 from treevae.experiments.store import Store
 from treevae.experiments.tables import TABLES
@@ -210,7 +210,7 @@ def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
     assert list(found) == sorted(cells, key=lambda cell: cell.seed)
     for cell, kept in found.items():
         ward = Ward(cell.settings["n_leaves"]).fit(latents(data.x_test, cell.seed))
-        expected = record_of_labels(ward.tree_, ward.labels_, {}, data, cell.seed, "", 0)
+        expected = clustering(ward.tree_, ward.labels_, data)
         for part in ("tree", "scores_percent", "test_leaf_by_class"):
             assert kept[part] == expected[part]
 
@@ -245,7 +245,7 @@ def test_frequencies_of_attributes_in_each_leaf():
     x = np.zeros((4, 2))
     has = np.array([[1, 0], [1, 1], [0, 1], [0, 1]], dtype=bool)
     data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=("Male", "Bangs"))
-    found = record_of_labels(Tree().split(0).split(1), np.array([0, 0, 0, 2]), {}, data, 0, "", 1.0)
+    found = clustering(Tree().split(0).split(1), np.array([0, 0, 0, 2]), data)
     assert found["leaf_attributes_percent"] == {
         "Male": [pytest.approx(200 / 3), None, 0], "Bangs": [pytest.approx(200 / 3), None, 100]
     }  # fmt: skip
@@ -258,7 +258,7 @@ def test_hair_loss_and_beard_are_what_the_paper_says():
     has = np.array([[1, 0, 1, 0], [0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool)
     x = np.zeros((5, 2))
     data = DataSet("faces", x, None, x, None, attributes_test=has, attribute_names=names)
-    found = record_of_labels(Tree().split(0), np.array([0, 0, 0, 1, 1]), {}, data, 0, "", 1.0)
+    found = clustering(Tree().split(0), np.array([0, 0, 0, 1, 1]), data)
     hair, beard = (row for row in TABLES["celeba-attributes"].rows if row.title in ("Hair Loss", "Beard"))
     assert [entry.score.read(found) for entry in hair.entries[:2]] == pytest.approx([100, 0])
     assert [entry.score.read(found) for entry in beard.entries[:2]] == pytest.approx([200 / 3, 50])

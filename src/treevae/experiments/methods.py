@@ -210,14 +210,14 @@ def make_deepect(cell: Cell, data: DataSet, place: Place) -> DeepECT:
 
 def fit_deepect(model: DeepECT, job: Job, data: DataSet, place: Place) -> Records:
     """The record of the cell; learnt from the training samples, the test samples are placed."""
-    from .records import parameters_of, record_of_labels
+    from .records import clustering, origin, parameters_of
 
     (cell,) = job.cells
     with _fewer_leaves_allowed():
         model.fit(data.x_train, checkpoint=place.folder)
-    labels, device = model.predict(data.x_test), next(model.module_.parameters()).device
-    how = (place.command, model.seconds_[-1], device)
-    yield cell, record_of_labels(model.tree_, labels, parameters_of(model), data, cell.seed, *how)
+    device = next(model.module_.parameters()).device
+    about = origin(parameters_of(model), data, cell.seed, place.command, model.seconds_[-1], device)
+    yield cell, about | clustering(model.tree_, model.predict(data.x_test), data)
 
 
 def make_ward(cell: Cell, data: DataSet, place: Place) -> Ward:
@@ -236,14 +236,14 @@ def make_bisecting(cell: Cell, data: DataSet, place: Place) -> Bisecting:
 
 def fit_test_samples(model: Ward | Bisecting, job: Job, data: DataSet, place: Place) -> Records:
     """The record of the cell. The test samples themselves are clustered: Ward's method cannot place others."""
-    from .records import parameters_of, record_of_labels
+    from .records import clustering, origin, parameters_of
 
     (cell,) = job.cells
     began = time.perf_counter()
     with _fewer_leaves_allowed():
         model.fit(data.x_test)
-    how = (place.command, time.perf_counter() - began)
-    yield cell, record_of_labels(model.tree_, model.labels_, parameters_of(model), data, cell.seed, *how)
+    about = origin(parameters_of(model), data, cell.seed, place.command, time.perf_counter() - began)
+    yield cell, about | clustering(model.tree_, model.labels_, data)
 
 
 def make_hdbscan(cell: Cell, data: DataSet, place: Place) -> HDBSCAN:
@@ -257,15 +257,14 @@ def fit_hdbscan(model: HDBSCAN, job: Job, data: DataSet, place: Place) -> Record
     """The record of the cell, on the test samples. There is no tree, and what it calls noise is one more cluster."""
     import numpy as np
 
-    from .records import parameters_of, record_of_labels
+    from .records import clustering, origin, parameters_of
 
     (cell,) = job.cells
     began = time.perf_counter()
     labels = model.fit_predict(np.asarray(data.x_test, dtype=np.float64).reshape(len(data.x_test), -1))
-    how = (place.command, time.perf_counter() - began)
+    about = origin(parameters_of(model), data, cell.seed, place.command, time.perf_counter() - began)
     _, clusters = np.unique(labels, return_inverse=True)  # noise, where there is some, comes first
-    found = record_of_labels(None, clusters, parameters_of(model), data, cell.seed, *how)
-    yield cell, found | {"noise_samples": int((labels < 0).sum())}
+    yield cell, about | clustering(None, clusters, data) | {"noise_samples": int((labels < 0).sum())}
 
 
 LADDER = Method(

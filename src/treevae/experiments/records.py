@@ -54,7 +54,7 @@ def record_of_density(
     """As :func:`record`, without tree and leaves: how a model came about, and how well it explains the test samples."""
     device = next(model.module_.parameters()).device
     found = {
-        **_origin(data, seed, command, parameters, device, model.seconds_[-1]),
+        **origin(parameters, data, seed, command, model.seconds_[-1], device),
         "stages": stages(model),
         "n_weights": sum(value.numel() for value in model.module_.parameters()),
         "elbo": elbo_terms(model, data.x_test),
@@ -64,28 +64,13 @@ def record_of_density(
     return found
 
 
-def record_of_labels(
-    tree: Tree | None,
-    labels: np.ndarray,
+def origin(
     parameters: Mapping[str, Any],
     data: DataSet,
     seed: int,
     command: str,
     seconds: float,
     device: torch.device = CPU,
-) -> dict[str, Any]:
-    """All that is worth keeping of a clustering of a data set's test samples, its clusters being leaves or not."""
-    origin = _origin(data, seed, command, parameters, device, round(seconds, 3))
-    return origin | clustering(tree, labels, data)
-
-
-def _origin(
-    data: DataSet,
-    seed: int,
-    command: str,
-    parameters: Mapping[str, Any],
-    device: torch.device,
-    seconds: float,
 ) -> dict[str, Any]:
     """How a record came about."""
     return {
@@ -96,7 +81,7 @@ def _origin(
         "device": name_of(device),
         "versions": versions(),
         "source": source(),
-        "seconds": seconds,
+        "seconds": round(seconds, 3),
     }
 
 
