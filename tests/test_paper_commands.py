@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from cells import SCALE, cell_of, fabricate, small, treevae, whole_record
 
 from treevae import Tree, TreeVAE
@@ -54,6 +55,9 @@ def test_some_rows_are_shown_and_the_written_table_stays_whole(tmp_path, tiny):
     assert "No file was written, as these are some rows" in said
     said = treevae("paper", "show", "tiny", "--method", "agg", "--markdown", tmp_path / "some.md", *options)
     assert said.splitlines()[-1] == f"Wrote {tmp_path / 'some.md'}"
+    for option in ("--markdown", "--latex"):
+        said = treevae("paper", "show", "tiny", option, tmp_path / "none" / "some", *options, code=1)
+        assert said == f"Error: there is no folder {tmp_path / 'none'} to write some into; make it first\n"
     assert "TreeVAE" not in (tmp_path / "some.md").read_text()
     assert {path: path.read_text() for path in (tmp_path / "tables").iterdir()} == whole
     assert "no method 'som' in the table tiny" in treevae("paper", "show", "tiny", "--method", "som", *options, code=1)
@@ -80,6 +84,21 @@ def test_run_says_what_goes_on(method, tmp_path, monkeypatch):
     said = treevae("paper", "run", "digits", *options)
     assert f"Begun earlier, and goes on from its state: digits-{method}" in said
     assert f"Cells in {tmp_path}: all 1." in said
+
+
+def test_a_reader_who_leaves_is_no_failed_fit(tmp_path, tiny, monkeypatch):
+    """As in `treevae paper run … | head -1`."""
+    echo = typer.echo
+
+    def into_a_pipe(text="", **options):
+        if text.startswith("fitting"):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        echo(text, **options)
+
+    monkeypatch.setattr(typer, "echo", into_a_pipe)
+    said = treevae("paper", "run", "tiny", "--method", "agg", "--scale", SCALE, "--results", tmp_path, code=1)
+    assert said == "Cells: 2, there already: 0.\n"
+    assert not list(tmp_path.glob("*.json"))
 
 
 def test_show_names_what_was_begun_and_is_not_finished(tmp_path, tiny):
@@ -199,7 +218,7 @@ def test_list_says_where_records_may_be_if_there_are_none_here(tmp_path, monkeyp
 def test_a_folder_that_is_not_there_is_refused_and_not_made(command, tmp_path):
     (line,) = treevae("paper", *command, "--results", tmp_path / "resutls", code=1).splitlines()
     assert re.match(r"Error: there is no folder .*resutls: name that of the records with --results", line)
-    assert list(tmp_path.iterdir()) == []
+    assert not list(tmp_path.glob("*.json"))
 
 
 @pytest.mark.parametrize("below", ["file", "file/results"])
