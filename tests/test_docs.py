@@ -329,7 +329,9 @@ def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
     table = "\n".join(ranking.rows())
     assert f"\n{table}\n" in page
     assert ranking.multiplicity() in " ".join(page.split())
-    assert ranking.beside_the_paper().removesuffix(".") in " ".join(page.split())
+    beside, which = ranking.beside_the_paper().split(" (")
+    assert beside in " ".join(page.split())
+    assert ("none of TreeVAE's. The files" in page) == ("TreeVAE" not in which)
 
 
 def test_the_readmes_gains_over_one_candidate_are_the_recorded_ones(spread):

@@ -254,7 +254,7 @@ def test_samples_that_cannot_be_scored(leaf_index: list[Any], y: list[Any], mess
 
 
 def test_the_number_of_leaves_is_whole() -> None:
-    with pytest.raises(ValueError, match=r"n_leaves=3\.5 must be a whole number"):
+    with pytest.raises(ValueError, match=r"n_leaves=3\.5 must be a whole number, or left out"):
         contingency([0, 1], [0, 1], n_leaves=3.5)
     assert contingency([0, 1], [0, 1], n_leaves=np.int64(3)).shape == (3, 2)
 
@@ -281,6 +281,8 @@ def test_clusters_without_a_tree_may_have_any_names(leaf_index: list[Any]) -> No
             "leaf_index holds 0.5, which is no name of a cluster; pass whole numbers, strings or booleans",
         ),
         (np.array([0, 0.5, 1], dtype=object), "leaf_index holds 0.5, which is no name of a cluster"),
+        (np.array([*np.float32([0, 0.5, 1])], dtype=object), "leaf_index holds 0.5, which is no name of a cluster"),
+        (np.array([0, 0.5, 1], dtype=np.longdouble), "leaf_index holds 0.5, which is no name of a cluster"),
         ([0.0, 1.0, float("inf")], "leaf_index holds inf, which is no name of a cluster"),
         (np.array(["a", 1, "b"], dtype=object), "leaf_index holds values that cannot be sorted"),
     ],

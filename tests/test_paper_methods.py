@@ -46,6 +46,7 @@ def test_a_record_of_test_samples_tells_all_parameters(name, told):
     cell = cell_of(3, data="digits", method=name, n_leaves=4)
     ((_, found),) = records_of(Job((cell,)), load("digits"), CPU)
     assert found["parameters"] == told
+    assert found["seconds"] > 0
 
 
 def test_a_record_of_treevae_tells_all_parameters_but_the_seed():

@@ -179,7 +179,7 @@ jobs = [Job((shared,)), Job((cell_of(mine, method="bisecting"), shared))]
 while len(list(folder.glob("ready*"))) < 4:
     time.sleep(0.01)
 entered, end = 0, time.monotonic() + 3
-while time.monotonic() < end:
+while time.monotonic() < end or entered < 6:
     try:
         with store.alone(jobs[entered % 2]) as state:
             os.close(os.open(folder / "inside", os.O_CREAT | os.O_EXCL))  # fails if another one is inside

@@ -178,6 +178,6 @@ def test_floats_sent_to_a_model_of_bytes_must_be_in_range():
     bytes_ = (COLOUR * 255).astype(np.uint8)
     model = TreeVAE(**SMALL | {"likelihood": "gaussian"}).fit(bytes_)
     np.testing.assert_allclose(model.score_samples(bytes_ / 255), model.score_samples(bytes_), rtol=1e-4)
-    with pytest.raises(ValueError, match=r"X holds pixels from .* Scale them as those that it was fitted on$"):
+    with pytest.raises(ValueError, match=r"X holds pixels from .* pass bytes as uint8, or divide them by 255$"):
         model.predict(bytes_.astype(float))
     assert model.sample(3).max() < 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -173,8 +174,8 @@ def run_table(
     where = Place(None if root is None else root.resolve(), device, ray is None, command, models=models)
     begun = {job.name for job in store.started()}
     try:
-        events = run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)
-        told = list(_tell(events, jobs, begun, "fitting" if ray is None else "sent")) if jobs else []
+        with closing(run(jobs, store, where) if ray is None else run_on_ray(jobs, store, where, ray)) as events:
+            told = list(_tell(events, jobs, begun, "fitting" if ray is None else "sent")) if jobs else []
     except KeyboardInterrupt:
         _tell_interrupted(jobs)
         raise typer.Exit(INTERRUPTED) from None

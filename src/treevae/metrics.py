@@ -47,7 +47,7 @@ def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None
     if not np.issubdtype(leaf.dtype, np.integer):
         raise ValueError(f"leaf_index has dtype {leaf.dtype}; pass integers, the position of each sample's leaf")
     if not isinstance(n_leaves, int | np.integer | None):
-        raise ValueError(f"n_leaves={n_leaves!r} must be a whole number")
+        raise ValueError(f"n_leaves={n_leaves!r} must be a whole number, or left out")
     n_rows = int(leaf.max()) + 1 if n_leaves is None else n_leaves
     outside = np.flatnonzero((leaf < 0) | (leaf >= n_rows))
     if len(outside):
@@ -152,7 +152,7 @@ def _counts(leaf_index: ArrayLike, y: ArrayLike) -> np.ndarray:
     leaf = np.asarray(leaf_index)
     if leaf.ndim == 1 and len(leaf):  # contingency says what is wrong with others
         found, leaf = _sorted(leaf, "leaf_index", "cluster")
-        if broken := [name for name in found.tolist() if isinstance(name, float) and name % 1]:
+        if broken := [name for name in found.tolist() if isinstance(name, float | np.floating) and name % 1]:
             raise ValueError(f"leaf_index holds {broken[0]}, which is no name of a cluster; pass {NAMES}")
     return contingency(leaf, y)
 

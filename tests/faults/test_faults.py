@@ -331,8 +331,9 @@ def test_ctrl_c_saves_says_how_to_go_on_and_resume_ends_the_same(tmp_path):
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ONE_THREAD,
         )  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not all((run / name).exists() for name in STATES):  # the second is written while it trains
+            assert begun.poll() is None, begun.stdout.read()
             assert time.monotonic() < deadline
             time.sleep(0.05)
         begun.send_signal(signal.SIGINT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ def run_on_ray(
     place: Place,
     address: str,
     workers: int | None = None,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Fit jobs on a cluster, and say what came of each cell, in the order in which they end.
 
     Records come back to this process, which alone writes into the store. Workers that see the store's folder keep the

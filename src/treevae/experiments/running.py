@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -152,7 +152,7 @@ def jobs_of(
     return jobs
 
 
-def run(jobs: Iterable[Job], store: Store, place: Place) -> Iterator[Event]:
+def run(jobs: Iterable[Job], store: Store, place: Place) -> Generator[Event, None, None]:
     """Fit jobs one after the other on this machine, and say what came of each cell.
 
     A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
