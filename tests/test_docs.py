@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import statistics
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,11 @@ from sklearn.utils import get_tags
 from treevae import Tree, TreeVAE, baselines
 from treevae.cli import app
 from treevae.demo import DEMO
-from treevae.experiments.chance import Mean, by_chance
+from treevae.experiments.chance import CLEAR, Mean
 from treevae.experiments.methods import METHODS
-from treevae.experiments.showing import as_latex, as_markdown, lines
+from treevae.experiments.showing import as_latex, as_markdown, chance_of, lines
 from treevae.experiments.store import Store
-from treevae.experiments.tables import table_of
+from treevae.experiments.tables import Figure, table_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -237,18 +238,25 @@ def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
         f"(p = {four[0]:.2f} on MNIST, {four[1]:.2f} on Fashion), and against one on Fashion ACC cannot tell " in page
     )
     assert f"cannot tell (p = {one[1]:.2f})" in page
+    tested = [(about, p, together) for about, _, p, together in spread.gains_together() if p is not None]
+    clear, stay = ([about for about, *ps in tested if ps[k] < CLEAR] for k in (0, 1))
+    assert (
+        f"Of {len(tested)} gains over trees on this page {len(clear)} have p < {CLEAR}, where chance alone would give "
+        f"{CLEAR * len(tested):.0f} on average; {len(stay)} stay"
+    ) in page
+    for way, on in (("16 candidates", {"MNIST": 3}), ("leaf by gain", {"MNIST": 2, "Fashion": 1})):
+        assert Counter(about.split(",")[0] for about in stay if way in about) == on
 
 
 def test_how_sure_the_lead_over_the_paper_on_fashion_is(spread):
     runs = spread.by_setting()["fashion", 150, spread.DEFAULT]["runs"]
     acc, nmi = (
-        by_chance(
-            Mean.of([run[score] for run in runs]), Mean(*map(float, of_the_paper("fashion", score).split(" ± ")), 10)
-        )
+        chance_of(Mean.of([run[score] for run in runs]), Figure.of(of_the_paper("fashion", score).replace(" ± ", "±")))
         for score in ("ACC", "NMI")
     )
-    page = " ".join((ROOT / "docs" / "spread.md").read_text().split())
+    results, page = (" ".join((ROOT / "docs" / name).read_text().split()) for name in ("results.md", "spread.md"))
     assert f"(Welch's test: p = {nmi:.2f}; of ACC {acc:.2f})" in page
+    assert f"in NMI, 66.1 ± 1.3 against 64.7: p = {nmi:.2f})" in results
 
 
 def test_the_gains_on_the_digits_are_the_recorded_ones(spread):

@@ -3,6 +3,8 @@
 import io
 import json
 import shutil
+import threading
+import time
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
@@ -101,6 +103,39 @@ def test_a_model_of_another_store_is_not_lost(tmp_path, monkeypatch):
     files = [*sorted(models.glob("aside/*.safetensors")), Models(models).path(cell())]
     assert [load_model(file).seconds_[-1] for file in files] == [1.0, 2.0, 3.0]
     assert Models(models).seeds(cell()) == [0]
+
+
+def test_of_models_that_are_kept_at_once_none_is_lost(tmp_path):
+    """Two stores with one folder of models: each has locks of its own."""
+    models, meet = Models(tmp_path), threading.Barrier(2)
+
+    def fit_of(name: str) -> SimpleNamespace:
+        def save(path: Path) -> None:
+            time.sleep(0.2)  # for the other one to come
+            path.write_text(name)
+
+        return SimpleNamespace(save=save)
+
+    def keep(name: str) -> None:
+        meet.wait()
+        models.keep(cell(), fit_of(name))
+
+    for names in (("first", "second"), ("third", "fourth")):
+        both = [threading.Thread(target=keep, args=[name]) for name in names]
+        for one in both:
+            one.start()
+        for one in both:
+            one.join()
+    files = [models.path(cell()), *tmp_path.glob("aside/*")]
+    assert sorted(file.read_text() for file in files) == ["first", "fourth", "second", "third"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["aside", files[0].name])  # no lock is left
+
+
+def test_no_model_is_kept_whose_record_would_be_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("treevae.experiments.records.record", lambda *_: {"elbo": {"ELBO": float("nan")}})
+    options = (*FEW, "--seeds", 1, "--results", tmp_path / "results", "--models", tmp_path / "models")
+    treevae("paper", "run", "digits", *options, code=1)
+    assert Models(tmp_path / "models").seeds(cell()) == []
 
 
 def test_without_its_model_a_record_is_not_written_and_nothing_is_trained_twice(tmp_path, monkeypatch):

@@ -27,9 +27,11 @@ class Mean(NamedTuple):
 def by_chance(one: Mean, other: Mean) -> float:
     """How often chance alone would part two means as far or farther, by Welch's test.
 
-    1 where the spread of either is not known, as that of a single seed.
+    1 where the spread of either is not known, as that of a single seed. Without any spread they are the same or not.
     """
     if min(one.seeds, other.seeds) == 1 or one.sd is None or other.sd is None:
         return 1.0
+    if one.sd == other.sd == 0:
+        return float(one.mean == other.mean)
     found = ttest_ind_from_stats(one.mean, one.sd, one.seeds, other.mean, other.sd, other.seeds, equal_var=False)
     return float(found.pvalue)

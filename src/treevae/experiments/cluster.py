@@ -12,7 +12,7 @@ from typing import Any
 from ..training.runfolder import RunLockedError
 from .cells import Cell, Job
 from .methods import METHODS, Method, Place
-from .running import Begun, Busy, Event, Failed, finished, fit, why_of
+from .running import Begun, Busy, Event, Failed, fit, recorded, why_of
 from .store import JOB, Store
 
 LOCAL = "local"
@@ -87,8 +87,7 @@ def run_on_ray(
             (done,), _ = ray.wait(list(waiting), num_returns=1)
             job, lock = waiting.pop(done)
             try:
-                for cell, record in ray.get(done):
-                    yield finished(store, job, cell, record)
+                yield from recorded(store, job, ray.get(done))
                 store.finish(job)
             except Exception as error:
                 yield Failed(job, why_of(getattr(error, "cause", None) or error))

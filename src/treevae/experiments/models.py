@@ -7,17 +7,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..training.runfolder import RunLockedError
 from .cells import Cell, place_aside
+from .store import LOCKS, remove_if_empty, take
 
 if TYPE_CHECKING:
     from ..estimator import TreeVAE
 
 METHOD = "treevae"  # of the tables: the one whose fits are kept
 SUFFIX = ".safetensors"
+WAIT = 0.1  # seconds until a lock is tried again
 
 
 class Models:
@@ -39,18 +44,31 @@ class Models:
     def keep(self, cell: Cell, model: TreeVAE) -> None:
         """Write the model of a cell; one that is there is of another fit, of another store perhaps: set aside."""
         path = self.path(cell)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
+        with self._alone(cell):
+            if not path.exists():
+                model.save(path)
+                return
+            aside = place_aside(path)
+            aside.parent.mkdir(exist_ok=True)
+            half = self.folder / f"{path.name}.half"  # one name: what a kill leaves is written over
+            shutil.copyfile(path, half)
+            os.replace(half, aside)
             model.save(path)
-            return
-        aside = place_aside(path)
-        aside.parent.mkdir(exist_ok=True)
-        half = self.folder / f"{path.name}.half"  # one name: what a kill leaves is written over
-        shutil.copyfile(path, half)
-        os.replace(half, aside)
-        model.save(path)
-        if filecmp.cmp(path, aside, shallow=False):  # of a fit that was killed after it had written this
-            aside.unlink()
+            if filecmp.cmp(path, aside, shallow=False):  # of a fit that was killed after it had written this
+                aside.unlink()
+
+    @contextmanager
+    def _alone(self, cell: Cell) -> Iterator[None]:
+        """Inside, no other process writes the model of a cell; stores, each with locks of its own, may share it."""
+        with ExitStack() as held:
+            held.callback(remove_if_empty, self.folder / LOCKS)
+            while True:
+                try:
+                    take(held, self.folder / LOCKS / cell.name)
+                    break
+                except RunLockedError:  # for as long as it takes to write a file
+                    time.sleep(WAIT)
+            yield
 
     def seeds(self, cell: Cell) -> list[int]:
         """The seeds, in order, with which the cell has a model here."""

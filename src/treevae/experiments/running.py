@@ -163,8 +163,7 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Generator[Event, Non
                 if not store.has(job):  # else another process was faster
                     yield Begun(job)
                     here, beside = replace(place, folder=folder.resolve()), store.of_same_figures(job)
-                    for cell, record in fit(job, METHODS[job.method], here, beside):
-                        yield finished(store, job, cell, record)
+                    yield from recorded(store, job, fit(job, METHODS[job.method], here, beside))
                 store.finish(job)
             continue
         except RunLockedError:
@@ -176,9 +175,24 @@ def run(jobs: Iterable[Job], store: Store, place: Place) -> Generator[Event, Non
         yield Failed(job, why)
 
 
-def finished(store: Store, job: Job, cell: Cell, record: dict[str, Any]) -> Finished:
-    """A cell of a job, once its record is in the store."""
-    return Finished(cell, record, *store.write(cell, record, job.replaces.get(cell.name)))
+def recorded(store: Store, job: Job, records: Iterable[tuple[Cell, dict[str, Any]]]) -> Iterator[Finished]:
+    """The cells of a job, each once its record is in the store.
+
+    Raises
+    ------
+    ValueError
+        The store refuses some of the records. The others are in it by then.
+    """
+    refused = []
+    for cell, record in records:
+        try:
+            written = store.write(cell, record, job.replaces.get(cell.name))
+        except ValueError as error:
+            refused.append(str(error))
+            continue
+        yield Finished(cell, record, *written)
+    if refused:
+        raise ValueError("; ".join(refused))
 
 
 def why_of(error: BaseException) -> str:

@@ -99,10 +99,9 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> S
     if not method.gives(entry.score.where[-1]):
         return Shown(NONE, "", paper, 0)
     notes = tuple(_notes(table, row, entry, scale, records))
-    if any(of_other_data(one, other) for one, other in combinations(records.values(), 2)):
-        return Shown(MIXED, "", paper, 0, (_mixture(row, records), *notes))
-    if mixed := _mixed_parameters(records):
-        return Shown(MIXED_PARAMETERS, "", paper, 0, (_mixture_of_parameters(row, records, mixed), *notes))
+    if mixed := mixture(row, records):
+        word, why = mixed
+        return Shown(word, "", paper, 0, (why, *notes))
     having = [record for record in records.values() if entry.score.is_in(record)]
     values = [value for value in map(entry.score.read, having) if value is not None]
     if not values:  # not recorded, or of a leaf that is not there or holds no sample
@@ -115,6 +114,15 @@ def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> S
     return Shown(
         _written(ours.mean, ours.sd, digits), mark, paper, len(values), notes, _samples(having), _versions(having)
     )
+
+
+def mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> tuple[str, str] | None:
+    """In a word and in a sentence, why the records of several seeds are not averaged; None if they may be."""
+    if any(of_other_data(one, other) for one, other in combinations(records.values(), 2)):
+        return MIXED, _mixture_of_data(row, records)
+    if names := _mixed_parameters(records):
+        return MIXED_PARAMETERS, _mixture_of_parameters(row, records, names)
+    return None
 
 
 def remarks(table: Table, found: Sequence[Line]) -> list[str]:
@@ -182,7 +190,7 @@ def _notes(
         yield f"{row.title}: trees of {asked} leaves were asked for, these seeds ended with others: {others}"
 
 
-def _mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
+def _mixture_of_data(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
     """Which seeds are of which data."""
     seeds: dict[str, list[int]] = {}
     for seed, record in records.items():

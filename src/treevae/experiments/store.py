@@ -168,10 +168,10 @@ class Store:
         running = self.folder / RUNNING
         with ExitStack() as held:  # undone from the last to the first
             held.callback(self._sweep, job)
-            _take(held, running / job.name / OWNER)
+            take(held, running / job.name / OWNER)
             held.callback(self.leave, job)
             for cell in job.cells:
-                _take(held, running / LOCKS / cell.name)
+                take(held, running / LOCKS / cell.name)
             yield self.begin(job)
 
     def begin(self, job: Job) -> Path:
@@ -203,7 +203,8 @@ class Store:
         """Remove the state of a job whose records are all there."""
         folder = self.folder / RUNNING / job.name
         with suppress(FileNotFoundError):
-            for path in folder.iterdir():
+            # the job goes last: a state without one would be that of the next fit of these cells
+            for path in sorted(folder.iterdir(), key=lambda path: path.name == JOB):
                 with suppress(OSError):  # the owner's folder stays: its lock goes with the process that has it
                     path.unlink()
         self._sweep(job)
@@ -212,7 +213,7 @@ class Store:
         """Remove the folders of a job and of what runs, where nothing is left in them."""
         running = self.folder / RUNNING
         for folder in (running / job.name / OWNER, running / job.name, running / LOCKS, running):
-            _remove_if_empty(folder)
+            remove_if_empty(folder)
 
     def leave(self, job: Job) -> None:
         """Keep the state of a job that has not ended; without one, nothing is left of it."""
@@ -278,9 +279,9 @@ def _checked_cell(cell: Cell) -> Cell:
     return cell
 
 
-def _take(held: ExitStack, folder: Path) -> None:
+def take(held: ExitStack, folder: Path) -> None:
     """Lock a folder for as long as a stack holds; then it is removed, unless another process has locked it by then."""
-    held.callback(_remove_if_empty, folder)
+    held.callback(remove_if_empty, folder)
     for left in reversed(range(LOCK_TRIES)):
         try:
             held.enter_context(RunFolder(folder))
@@ -291,7 +292,7 @@ def _take(held: ExitStack, folder: Path) -> None:
             return
 
 
-def _remove_if_empty(folder: Path) -> None:
+def remove_if_empty(folder: Path) -> None:
     """Remove a folder that holds nothing: a lock that another process has is never removed with it."""
     with suppress(OSError):
         folder.rmdir()
