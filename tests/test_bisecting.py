@@ -69,11 +69,40 @@ def test_times_a_minute_apart_are_told_apart() -> None:
 
 
 def test_fewer_clusters_than_asked_for_are_told() -> None:
-    X = np.arange(3.0)[:, None].repeat(4, 0)
-    with pytest.warns(ConvergenceWarning, match="leaves in the tree: 3, fewer than n_clusters=5"):
+    X = np.array([0.1, 0.7, 0.9])[:, None].repeat(7, 0)  # whose means are rounded
+    with pytest.warns(ConvergenceWarning, match="leaves in the tree: 3, fewer than n_clusters=5") as told:
         found = Bisecting(5, random_state=0).fit(X)
+    assert len(told) == 1  # scikit-learn's k-means was not asked to part samples that are the same
     assert len(found.tree_.leaves) == 3
-    assert adjusted_rand_score(X[:, 0], found.labels_) == 1
+    assert adjusted_rand_score(np.arange(3).repeat(7), found.labels_) == 1
+
+
+@pytest.mark.parametrize("unit", [1e-24, 3.1320896e-23])  # of the latter's squares the sum is just above 0
+def test_samples_closer_than_squares_can_tell_stay_together(unit: float) -> None:
+    X = np.array([[2], [0], [1], [1], [2]], dtype=np.float32) * np.float32(unit)
+    with pytest.warns(ConvergenceWarning, match="too close to be told apart"):
+        found = Bisecting(3, random_state=0).fit(X)
+    assert len(found.tree_.leaves) == 1
+    assert not found.labels_.any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_whose_squares_no_float_can_hold_are_refused(dtype: type) -> None:
+    X = (np.arange(3) * np.sqrt(np.finfo(dtype).max)).astype(dtype)[:, None]
+    assert len({*Bisecting(3, random_state=0).fit_predict(X / 4)}) == 3
+    with pytest.raises(
+        ValueError, match=rf"X holds values as large as .* more than {dtype.__name__} can hold; divide X"
+    ):
+        Bisecting(3, random_state=0).fit(X)
+
+
+def test_means_of_many_small_floats_are_not_rounded_again_and_again() -> None:
+    X = np.full((400_000, 2), 0.1, dtype=np.float32)
+    X[:10] = 0.2
+    found = Bisecting(2, random_state=0).fit(X)
+    assert np.bincount(found.labels_).tolist() in ([10, len(X) - 10], [len(X) - 10, 10])
+    mean = X.mean(0, dtype=np.float64)
+    np.testing.assert_allclose(found._splits[0]._mean, mean, rtol=1e-7)
 
 
 def test_the_best_of_the_starts_is_kept() -> None:

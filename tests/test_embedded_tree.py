@@ -299,6 +299,14 @@ def test_norms_stay_as_pre_training_left_them() -> None:
     assert not any(torch.equal(learnt[name], end[name]) for name in weights)  # these are learnt on
 
 
+def test_nothing_is_split_once_training_is_over() -> None:
+    growth = growth_of(GROUPS)
+    told = [happened[1] for happened in growth.events() if happened is not None]
+    epochs = [place for place, event in enumerate(told) if isinstance(event, EmbeddingEpochEnded)]
+    assert growth._schedule.splits_due(4, len(growth.module.leaves)) > 0  # were there another epoch
+    assert not any(isinstance(event, LeafChosen) for event in told[epochs[-1] :])
+
+
 def test_samples_that_do_not_fit_on_the_device_make_no_difference() -> None:
     held, visiting = growth_of(GROUPS), growth_of(GROUPS, budget=WINDOW)
     told = [[happened for happened in growth.events() if happened is not None] for growth in (held, visiting)]

@@ -254,8 +254,11 @@ def test_samples_that_cannot_be_scored(leaf_index: list[Any], y: list[Any], mess
 
 
 def test_the_number_of_leaves_is_whole() -> None:
-    with pytest.raises(ValueError, match=r"n_leaves=3\.5 must be a whole number, or left out"):
-        contingency([0, 1], [0, 1], n_leaves=3.5)
+    for n in (3.5, True, 0, -3):
+        with pytest.raises(ValueError, match=rf"n_leaves={n} must be a whole number of at least 1, or left out"):
+            contingency([0, 1], [0, 1], n_leaves=n)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="leaf_index has dtype object; pass integers"):
+        dendrogram_purity(linkage([[0.0], [1.0], [3.0]], "ward"), [None, 1, 1], [0, 0, 1])  # type: ignore[list-item]
     assert contingency([0, 1], [0, 1], n_leaves=np.int64(3)).shape == (3, 2)
 
 

@@ -184,6 +184,22 @@ def test_a_record_that_was_edited_while_its_successor_was_fitted_gives_way_to_it
     assert here.has(job)
 
 
+def test_the_record_that_gives_way_is_aside_before_its_successor_comes(tmp_path, monkeypatch):
+    here = Store(tmp_path)
+    here.write(cell_of(), {"note": "first"})
+    (replaces,) = here.replaceable([cell_of()]).values()
+
+    def killed_after(path, text):
+        write_whole(path, text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "write_whole", killed_after)
+    with pytest.raises(KeyboardInterrupt):
+        here.write(cell_of(), {"note": "second"}, replaces)
+    assert here.read(cell_of())["note"] == "second"
+    assert json.loads((tmp_path / "aside" / f"{cell_of().name}-1.json").read_text())["note"] == "first"
+
+
 def test_a_record_is_there_at_any_time_while_it_is_replaced(tmp_path, monkeypatch):
     here = Store(tmp_path)
     path = here.write(cell_of(), {"note": "first"}).path

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from cells import CPU, cell_of, ended, fabricate, records_of, treevae
-from scipy.stats import ttest_ind
+from scipy.stats import ttest_ind, ttest_ind_from_stats
 
 from treevae import Tree, TreeVAE
 from treevae.baselines.bisecting import Bisecting
@@ -295,6 +295,19 @@ def test_welchs_test_knows_how_few_seeds_there_are():
     assert by_chance(Mean.of([64.0]), Mean.of([1.0])) == by_chance(Mean.of(ours), Mean(1.0, None, 10)) == 1
 
 
+def test_without_any_spread_means_are_the_same_or_not():
+    same, other = Mean.of([22.1] * 3), Mean.of([22.2] * 3)
+    assert (by_chance(same, same), by_chance(same, other)) == (1, 0)
+    assert 0 < by_chance(same, Mean.of([22.1, 22.2, 22.4])) < 1
+
+
+def test_the_papers_figures_are_of_ten_seeds():
+    ours = Mean.of([62.0, 64.0, 67.5])  # of all that is printed as 60.6±1.0 the nearest mean is 60.65
+    tests = (ttest_ind_from_stats(*ours, 60.65, sd, 10, equal_var=False) for sd in (0.95, 1.05))
+    expected = max(found.pvalue for found in tests)
+    assert showing.chance_of(ours, Figure.of("60.6±1.0")) == pytest.approx(expected)
+
+
 def test_one_seed_may_be_anything():
     theirs = Mean.of([60.0, 61.0, 59.5, 62.5, 58.0])
     assert by_chance(Mean.of([90.0]), theirs) == by_chance(theirs, Mean.of([90.0])) == 1
@@ -503,6 +516,21 @@ def test_records_that_do_not_tell_their_data_still_count(tmp_path):
     for seed, more in enumerate(({}, {"note": ""}, {"note": "", "train_samples": "uint8 60x4 1a2b3c4d"})):
         Store(tmp_path).write(cell_of(seed), {"scores_percent": {"ACC": 60.0 + seed}} | more)
     assert "61.0 ± 1.0" in treevae("paper", "show", "sizes", "--results", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [{"test_samples": "a"}, {"test_samples": "a"}, {"test_samples": "b"}],
+        [{"note": "half of them"}, {"note": "half of them"}, {"note": ""}],
+        [{"note": "half of them"}, {"note": "half of them", "test_samples": "a"}, {}],
+    ],
+    ids=["fingerprints", "notes", "notes of some"],
+)
+def test_of_three_seeds_one_of_other_data_keeps_them_from_being_averaged(tmp_path, records):
+    for seed, record in enumerate(records):
+        Store(tmp_path).write(cell_of(seed), {"scores_percent": {"ACC": 60.0}} | record)
+    assert "mixed data" in treevae("paper", "show", "sizes", "--results", tmp_path)
 
 
 def test_rows_of_different_samples_are_named(tmp_path):

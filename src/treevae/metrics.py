@@ -46,8 +46,9 @@ def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None
         raise ValueError("leaf_index and y are empty; pass at least one sample")
     if not np.issubdtype(leaf.dtype, np.integer):
         raise ValueError(f"leaf_index has dtype {leaf.dtype}; pass integers, the position of each sample's leaf")
-    if not isinstance(n_leaves, int | np.integer | None):
-        raise ValueError(f"n_leaves={n_leaves!r} must be a whole number, or left out")
+    whole = isinstance(n_leaves, int | np.integer) and not isinstance(n_leaves, bool)
+    if n_leaves is not None and not (whole and n_leaves >= 1):
+        raise ValueError(f"n_leaves={n_leaves!r} must be a whole number of at least 1, or left out")
     n_rows = int(leaf.max()) + 1 if n_leaves is None else n_leaves
     outside = np.flatnonzero((leaf < 0) | (leaf >= n_rows))
     if len(outside):
@@ -77,13 +78,13 @@ def dendrogram_purity(tree: Tree | np.ndarray, leaf_index: ArrayLike, y: ArrayLi
     """
     left, right = _merges(tree)
     n_leaves = len(left) + 1
+    in_leaves = contingency(leaf_index, y, n_leaves)
     if not isinstance(tree, Tree) and 1 < n_leaves == np.size(leaf_index) > len(np.unique(leaf_index)):
         warnings.warn(
             f"tree is a linkage of {n_leaves} observations, as many as there are samples, but leaf_index names some "
             "twice: it takes the observation of each sample, np.arange(n), not its cluster",
             stacklevel=2,
         )
-    in_leaves = contingency(leaf_index, y, n_leaves)
     under = np.concatenate([in_leaves, np.zeros((len(left), in_leaves.shape[1]), dtype=in_leaves.dtype)])
     for node, (a, b) in enumerate(zip(left, right, strict=True), start=n_leaves):
         under[node] = under[a] + under[b]

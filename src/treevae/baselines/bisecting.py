@@ -56,13 +56,24 @@ class Bisecting(ClusterMixin, BaseEstimator):
         n_init = whole_number("n_init", self.n_init)
         tree, members, splits = Tree(), {0: np.arange(n)}, dict[int, _Split]()
         spread = {0: _spread(X)}
+        if (
+            not spread[0] < float(np.finfo(X.dtype).max) / 8
+        ):  # two samples may be twice as far apart, and sums need room
+            raise ValueError(
+                f"X holds values as large as {np.abs(X).max():.3g}, whose squared distances are more than {X.dtype} "
+                "can hold; divide X by its largest value first"
+            )
         while len(tree.leaves) < k:
             leaf = max(tree.leaves, key=lambda node: spread[node])
             if spread[leaf] == 0:
                 break
-            inside = members.pop(leaf)
-            splits[leaf] = _Split(X[inside], KMeans(2, n_init=n_init, random_state=chance))
-            side = splits[leaf].kmeans.labels_
+            inside = members[leaf]
+            split = _Split(X[inside], KMeans(2, n_init=n_init, random_state=chance))
+            side = split.kmeans.labels_
+            if side.min() == side.max():  # so close that all distances are rounded to 0
+                spread[leaf] = 0
+                continue
+            splits[leaf] = split
             tree = tree.split(leaf)
             for child, value in zip(tree.children(leaf), (0, 1), strict=True):
                 members[child] = inside[side == value]
@@ -78,7 +89,7 @@ class Bisecting(ClusterMixin, BaseEstimator):
         if len(tree.leaves) < k:
             warnings.warn(
                 f"leaves in the tree: {len(tree.leaves)}, fewer than n_clusters={k}: the samples of each are all the "
-                "same. Ask for no more clusters than there are different samples",
+                "same, or too close to be told apart. Ask for no more clusters than there are different samples",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -116,4 +127,7 @@ def _mean(X: np.ndarray) -> np.ndarray:
 
 def _spread(X: np.ndarray) -> float:
     """The sum of squared distances from the mean; 0, and not a rounding error, where all samples are equal."""
-    return float(((X - _mean(X)) ** 2).sum(dtype=np.float64)) if (X[:1] != X).any() else 0.0
+    if (X[:1] == X).all():
+        return 0.0
+    with np.errstate(over="ignore"):
+        return float(((X - _mean(X)) ** 2).sum(dtype=np.float64))
