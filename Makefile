@@ -11,6 +11,7 @@ help:  ## what can be made
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treevae needs Python 3.11 or newer, $(PYTHON) is " + sys.version)'
+	@echo "Installing into $(VENV): some minutes and some gigabytes, once"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'

@@ -376,7 +376,7 @@ def test_predict_adds_probabilities(data: Path, run: Path) -> None:
 
 def test_predict_refuses(data: Path, run: Path, picture_run: Path, tmp_path: Path) -> None:
     table = ("predict", run, data / "x.csv", "--drop", "kind")
-    assert "two ways to cut" in error_of(*table, "--groups", 1, "--level", 1)
+    assert "--level 1 and --groups 2 are two ways to cut the tree" in error_of(*table, "--groups", 2, "--level", 1)
     assert "cannot cut into 9 groups" in error_of(*table, "--groups", 9)
     assert "no folder" in error_of(*table, "-o", tmp_path / "missing" / "l.csv")
     assert "no run" in error_of("predict", tmp_path / "missing", data / "x.csv")
@@ -385,9 +385,16 @@ def test_predict_refuses(data: Path, run: Path, picture_run: Path, tmp_path: Pat
     assert "shape (60, 6)" in error_of("predict", picture_run, data / "x.npy")
 
 
+def test_predict_takes_columns_in_another_order_by_name(data: Path, run: Path, tmp_path: Path) -> None:
+    pandas.DataFrame(VECTORS, columns=list("abcdef"))[list("fbdace")].to_csv(tmp_path / "x.csv", index=False)
+    said = treevae("predict", run, tmp_path / "x.csv", "-o", tmp_path / "labels.csv")
+    assert f"{tmp_path / 'x.csv'} has its columns in another order than the fit: they are taken by name." in said
+    assert [int(row[1]) for row in rows_of(tmp_path / "labels.csv")[1:]] == load(run / RUN_FILES[0]).labels_.tolist()
+
+
 def test_predict_refuses_other_columns(run: Path, tmp_path: Path) -> None:
-    pandas.DataFrame(VECTORS, columns=list("bacdef")).to_csv(tmp_path / "x.csv", index=False)
-    assert "same order" in error_of("predict", run, tmp_path / "x.csv")
+    pandas.DataFrame(VECTORS, columns=list("abcdeg")).to_csv(tmp_path / "x.csv", index=False)
+    assert "Feature names unseen at fit time: - g" in error_of("predict", run, tmp_path / "x.csv")
 
 
 # -- score ------------------------------------------------------------------------------------------------------

@@ -51,6 +51,14 @@ def test_npz_finds_the_samples(tmp_path: Path, keys: tuple[str, ...]) -> None:
     assert np.array_equal(read(tmp_path / "x.npz").X, X)
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_table_without_rows_is_said_to_be_one(tmp_path: Path, name: str) -> None:
+    write = {"x.csv": pandas.DataFrame.to_csv, "x.parquet": pandas.DataFrame.to_parquet}[name]
+    write(pandas.DataFrame({"a": np.zeros(0), "b": np.zeros(0)}), tmp_path / name, index=False)
+    with pytest.raises(DataFileError, match="has columns, but no rows; a table has a row for each sample"):
+        read(tmp_path / name)
+
+
 def test_npz_without_a_known_name_lists_what_is_there(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=X, labels=X)
     with pytest.raises(DataFileError, match=r"'images', 'labels'.*call it X, x or x_train"):

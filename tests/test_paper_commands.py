@@ -149,10 +149,12 @@ def test_a_record_without_a_score_of_the_table_is_named_and_fitted_anew_if_asked
     rows = "--data digits --method agg --seeds 1"
     command = f"treevae paper run tiny {rows} --scale {SCALE} --again"  # without a folder: it is written into tables
     assert f"Digits: Ward, seed 0: recorded without a score of this table; to fit anew: {command}." in shown
+    assert f"To the commands above add: --results {tmp_path}\n" in shown
     assert f"treevae paper run TABLE --scale {SCALE} --results {tmp_path} --again" in treevae(
         "paper", "list", *options[2:]
     )
     said = treevae("paper", "run", "tiny", *options, "--again")
+    assert "To the commands above" not in treevae("paper", "show", "tiny", *options[2:])
     assert said.count("done: ") == 1
     assert f"the record before is kept as {tmp_path / 'aside' / old.name}-1.json" in said
     assert f"Cells in {tmp_path}: all 2." in said

@@ -266,13 +266,13 @@ def test_the_tree_says_what_it_shows(about, what):
             ("tree", "--seed", 7),
             f"there is no model of digits-treevae-x{SCALE} with seed 7, MODELS has those of digits-treevae-x{SCALE} "
             "with seed 0, 1; make it with: treevae paper run digits --data digits --method treevae --seeds 8 --scale "
-            f"{SCALE} --models MODELS (and with a new --results",
+            f"{SCALE} --models MODELS --results NEW (",
         ),
         (
             ("average-dendrogram", "--scale", 1),
             f"an average is of two models at least, MODELS has none of digits-treevae, but of digits-treevae-x{SCALE} "
             "(see --scale and --n-leaves); make it with: treevae paper run digits --data digits --method treevae "
-            "--seeds 2 --models MODELS (",
+            "--seeds 2 --models MODELS --results NEW (",
         ),
         (
             ("average-dendrogram", "--data", "celeba"),  # in a table of one tree alone

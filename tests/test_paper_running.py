@@ -476,6 +476,30 @@ def is_held(job, store):
 
 
 @pytest.mark.slow
+def test_a_command_that_is_killed_goes_on_to_the_same_record(tmp_path):
+    options = ("--method", "treevae", "--seeds", "1", "--scale", str(SCALE), "--device", "cpu", "--results")
+    command = [sys.executable, "-m", "treevae", "paper", "run", "digits", *options, tmp_path / "killed"]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
+    }
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as killed:
+        while not list((tmp_path / "killed").glob("running/*/state-?.safetensors")):
+            assert killed.poll() is None
+            time.sleep(0.05)
+        killed.kill()
+    cell = cell_of(0, SCALE, "digits")
+    assert Store(tmp_path / "killed").read(cell) is None
+    said = treevae("paper", "run", "digits", *options, tmp_path / "killed")
+    assert "Begun earlier, and goes on from its state" in said
+    treevae("paper", "run", "digits", *options, tmp_path / "whole")
+    ours, theirs = (Store(tmp_path / name).read(cell) for name in ("killed", "whole"))
+    assert ours["elbo"] == theirs["elbo"]
+    assert ours["scores_percent"] == theirs["scores_percent"]
+    assert not (tmp_path / "killed" / "running").exists()
+
+
+@pytest.mark.slow
 def test_a_worker_that_is_killed_loses_no_cell(tmp_path):
     """Two workers of a cluster on this machine; one is killed while it trains, and its cell goes on elsewhere."""
     pytest.importorskip("ray")

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from kinds import COLOUR, GREY, SMALL, VECTORS, shaken
@@ -150,6 +151,19 @@ def test_fewer_leaves_than_asked_for_are_announced():
         TreeVAE(**SMALL | {"n_leaves": 32, "epochs": 1}).fit(VECTORS)
 
 
+def test_a_feature_that_drowns_all_others_is_announced():
+    loud = VECTORS * [1, 1, 500, 1]
+    for X, name in ((loud, "feature 2"), (pandas.DataFrame(loud, columns=list("abcd")), "feature 'c'")):
+        with pytest.warns(UserWarning, match=rf"{name} has 100\.0% of the variance of X, .* StandardScaler"):
+            TreeVAE(**SMALL | {"epochs": 1}).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        TreeVAE(**SMALL | {"epochs": 1}).fit(VECTORS)
+        TreeVAE(**SMALL | {"epochs": 1}).fit(loud[:, 1:3])  # of two features one is easily all
+        TreeVAE(**SMALL | {"epochs": 1}, likelihood="gaussian").fit(loud)  # whose unit the user has chosen
+
+
 def test_norms_that_lag_behind_are_announced():
     with pytest.warns(ConvergenceWarning, match=r"layer_defaults='tensorflow' keeps 0\.99"):
         TreeVAE(**SMALL | {"epochs": 1}, layer_defaults="tensorflow").fit(VECTORS)
@@ -178,6 +192,9 @@ def test_floats_sent_to_a_model_of_bytes_must_be_in_range():
     bytes_ = (COLOUR * 255).astype(np.uint8)
     model = TreeVAE(**SMALL | {"likelihood": "gaussian"}).fit(bytes_)
     np.testing.assert_allclose(model.score_samples(bytes_ / 255), model.score_samples(bytes_), rtol=1e-4)
-    with pytest.raises(ValueError, match=r"X holds pixels from .* pass bytes as uint8, or divide them by 255$"):
+    with pytest.raises(
+        ValueError,
+        match=r"X holds pixels from .* pass bytes as uint8, or divide by the largest value that a pixel can have$",
+    ):
         model.predict(bytes_.astype(float))
     assert model.sample(3).max() < 10

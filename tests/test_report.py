@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
@@ -236,6 +237,24 @@ def test_report_shows_the_test_samples_of_a_data_set(tmp_path: Path) -> None:
     assert bundle["classes"] == [str(k) for k in range(10)]
 
 
+def test_samples_that_changed_since_the_fit_are_said(flowers: Path, tmp_path: Path) -> None:
+    run, table = tmp_path / "run", tmp_path / "flowers.csv"
+    shutil.copytree(flowers / "run", run)
+    settings = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(settings | {"found_at": str(table)}))
+    shutil.copy(flowers / "flowers.csv", table)
+    said = f"{table} is not what it was when {run} was fitted."
+    assert said not in treevae("score", run, "--draws", 1)
+    assert said not in treevae("score", run, "--draws", 1, "--data", table)
+    frame = pandas.read_csv(table)
+    frame.loc[3, "a"] += 1
+    frame.to_csv(table, index=False)
+    assert said in treevae("score", run, "--draws", 1)
+    assert said in treevae("report", run, "--map", "pca", "--label", "species")
+    (run / "run.json").write_text(json.dumps({k: v for k, v in settings.items() if k != "samples"}))
+    assert said not in treevae("score", run, "--draws", 1)  # of a run that an earlier version fitted
+
+
 def test_report_says_what_is_missing(flowers: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
@@ -257,6 +276,8 @@ def test_labels_are_a_column_or_an_array(tmp_path: Path) -> None:
         read(tmp_path / "both.npz", label="z")
     with pytest.raises(DataFileError, match=r"'wide' in .* has shape \(3, 2\)"):
         read(tmp_path / "both.npz", label="wide")
+    np.savez(tmp_path / "named.npz", images=np.zeros((3, 2)), y=[1, 0, 1])
+    assert not read(tmp_path / "named.npz", label="y").X.any()  # the one that is left
     np.save(tmp_path / "X.npy", np.ones((3, 2)))
     with pytest.raises(DataFileError, match=r"only tables and \.npz files can have labels"):
         read(tmp_path / "X.npy", label="y")

@@ -164,7 +164,9 @@ def predict(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The csv to write; by default it is printed.")
     ] = None,
     level: Annotated[int | None, typer.Option(help="Cut the tree at this depth; 0 is the root.")] = None,
-    groups: Annotated[int | None, typer.Option(help="Cut the tree into this many groups instead.")] = None,
+    n_groups: Annotated[
+        int | None, typer.Option("--groups", help="Cut the tree into this many groups instead.")
+    ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each cluster.")] = False,
     drop: Drop = None,
 ) -> None:
@@ -187,10 +189,10 @@ def predict(
     check_parent(out)
     X, note = as_fitted(model, table, data)
     say_note(note)
-    labels = model.predict(X, level=level, n_groups=groups)
+    labels = model.predict(X, level=level, n_groups=n_groups)
     header, columns = ["sample", "cluster"], [sample_names(table), labels.tolist()]
     if proba:
-        chance = model.predict_proba(X, level=level, n_groups=groups)
+        chance = model.predict_proba(X, level=level, n_groups=n_groups)
         header += [f"p{k}" for k in range(chance.shape[1])]
         columns += [[f"{p:.6g}" for p in column] for column in chance.T]
     write_csv(out, header, columns)

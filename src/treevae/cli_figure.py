@@ -48,9 +48,9 @@ def figure(
 
     \b
     Example:
-      treevae paper run digits --method treevae --seeds 3 --models kept
-      treevae paper figure tree --data digits --models kept -o tree.pdf
-      treevae paper figure average-dendrogram --data digits --models kept
+      treevae paper run digits --method treevae --seeds 6 --scale 0.2 --results tries --models kept
+      treevae paper figure tree --data digits --scale 0.2 --models kept -o tree.pdf
+      treevae paper figure average-dendrogram --data digits --scale 0.2 --models kept
       treevae paper figure tree --data fashion --n-leaves 20 --models kept
     """
     if find_spec("matplotlib") is None:

@@ -190,6 +190,8 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
     from .fitting import run_folder
     from .parameters import check_save_every, device_of
     from .preparing import prepare
+    from .subject import SAMPLES
+    from .training.runfolder import fingerprint
 
     check_save_every(save_every)
     if start and not force:
@@ -205,7 +207,7 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
             folder.clear()
             for name in OUTPUTS:
                 (out / name).unlink(missing_ok=True)
-            write_whole(out / SETTINGS, json.dumps(settings, indent=2) + "\n")
+            write_whole(out / SETTINGS, json.dumps(settings | {SAMPLES: fingerprint(table.X)}, indent=2) + "\n")
         typer.echo(f"Read {count(len(table.X), 'sample')} of shape {times(table.X.shape[1:])} from {where}.")
         if model.network == "resnet" and device_of(model.device).type == "cpu":
             typer.echo("Note: resnet is meant for a GPU; on a CPU it is slow. Try it with a few photographs first.")

@@ -242,7 +242,7 @@ def _tell_models(models: Path, cells: Iterable[Cell]) -> None:
     from .experiments.models import Models
 
     there = len(Models(models).there(cells))
-    typer.echo(f"Models of these cells in {models}: {there}. Next: treevae paper figure --help")
+    typer.echo(f"Models of these cells in {models}: {there}." + " Next: treevae paper figure --help" * bool(there))
 
 
 def _tell_interrupted(jobs: list[Job]) -> None:
@@ -309,7 +309,10 @@ def show_table(
     check_parent(markdown)
     check_parent(latex)
     found = lines(chosen, store, scale)
-    typer.echo(as_text(chosen, found, scale))
+    shown = as_text(chosen, found, scale)
+    typer.echo(shown)
+    if results != STORE and "treevae paper run" in shown:  # tables are read on other machines, and name no folder
+        typer.echo(f"To the commands above add: --results {results}")
     if any(figure.seeds for line in found for figure in line.figures):
         if not data and not method:
             stem = results / "tables" / (table if scale == 1 else f"{table}-x{scale:g}")

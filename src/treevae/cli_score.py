@@ -99,7 +99,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     beside = "as in the paper" if draws == PAPERS_DRAWS else f"the paper has {PAPERS_DRAWS:,}"
     lines = [
         f"ELBO      {elbo['ELBO']:.2f} nats a sample",
-        f"RL        {elbo['RL']:.2f}, the part that is reconstruction",
+        f"RL        {elbo['RL']:.2f}, the reconstruction loss, less is better: ELBO = −RL − KL",
         f"ll_iwae   {_with_error(likelihood['ll_iwae'])}, a lower bound of log p(x) that rises with --draws",
         f"ll_paper  {_with_error(likelihood['ll_paper'])}, what the paper calls LL, of {count(draws, 'draw')} "
         f"({beside}); it is no bound",

@@ -17,13 +17,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .data.arrays import InputForm, read
+from .data.units import loudest
 from .fitting import Fitting
 from .model.evidence import BOUNDS, evidence
 from .model.module import TreeVAEModule
 from .model.scoring import score_terms
 from .model.stack import LAYER_DEFAULTS
 from .parameters import check_save_every, device_of, number, whole_number
-from .preparing import augmentation_of, batch_rows, prepare
+from .preparing import Prepared, augmentation_of, batch_rows, prepare
 from .recipes import RECIPES
 from .saving import Fitted, restored_fit, restored_parameters, write
 from .training import checkpoint as files
@@ -38,6 +39,7 @@ from .training.views import Augment
 from .tree import Tree
 
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
+LOUD = 0.95  # of the variance in one of several features: a sign of other units
 LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
 
 
@@ -309,6 +311,7 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         reader, given = clone(first), first.get_params(deep=False)  # an earlier fit stays whole until a new one ends
         ready = prepare(reader, given, X)
         names = getattr(reader, "feature_names_in_", ())
+        _warn_of_other_units(ready, names)
         plan = first._plan(len(ready.x))
         seeds = [int(check_random_state(state).randint(2**31 - 1)) for state in random_states]
         identity = {} if checkpoint is None else ready.identity(given)
@@ -664,6 +667,20 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
         return model
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
+
+
+def _warn_of_other_units(ready: Prepared, names: Sequence[str]) -> None:
+    """Warn where one feature of vectors is all that a tree will see."""
+    if ready.form.is_image or ready.arch.likelihood != "gaussian_learnt" or ready.form.n_features < 3:
+        return
+    feature, share = loudest(ready.X)
+    if share > LOUD:
+        warnings.warn(
+            f"feature {repr(str(names[feature])) if len(names) else feature} has {share:.1%} of the variance of X, so "
+            "that a tree sees little else; where features have different units, scale them first, as scikit-learn's "
+            "StandardScaler does",
+            stacklevel=4,
+        )
 
 
 def _winners(module: TreeVAEModule) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -15,6 +15,7 @@ from .data import fashion_sample
 from .data.files import DataFileError, read
 from .data.sets import check_not_a_set, load
 from .recipes import RECIPES
+from .training.runfolder import fingerprint
 from .view.snapshot import Snapshot, snapshot
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "run.json"  # what a run remembers
 DEMO = "demo"  # the data of a run that the demo wrote
+SAMPLES = "samples"  # in what a run remembers: their fingerprint; earlier versions did not tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +125,11 @@ def subject_of(
     path = next((path for name in ("found_at", "data") if (path := Path(settings[name])).exists()), None)
     if path is None:
         raise DataFileError(f"the samples of {run} are not at {settings['found_at']} any more; name them with --data")
-    return Subject.of_file(model, path, drop, label, settings["drop"])
+    subject = Subject.of_file(model, path, drop, label, settings["drop"])
+    if drop is None and settings.get(SAMPLES, now := fingerprint(np.asarray(subject.X))) != now:
+        changed = f"{path} is not what it was when {run} was fitted."
+        return replace(subject, note=" ".join(filter(None, [changed, subject.note])))
+    return subject
 
 
 def as_fitted(model: TreeVAE, table: Table, path: Path) -> tuple[Any, str]:
@@ -131,7 +137,12 @@ def as_fitted(model: TreeVAE, table: Table, path: Path) -> tuple[Any, str]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return table.X, ""
-    if table.feature_names is not None or table.X.ndim != 2 or table.X.shape[1] != len(names):
+    found = table.feature_names
+    if found is not None and tuple(names) != found and sorted(names) == sorted(found):
+        return table.frame[
+            list(names)
+        ], f"{path} has its columns in another order than the fit: they are taken by name."
+    if found is not None or table.X.ndim != 2 or table.X.shape[1] != len(names):
         return table.frame, ""  # the model says what is wrong
     note = f"{path} does not name its columns: they are taken to be those of the fit, in the same order."
     with suppress(ImportError):  # without pandas scikit-learn warns, too

@@ -217,7 +217,7 @@ def check_images(X: np.ndarray, any_value: bool, fitted: bool) -> None:
     low, high = X.min(), X.max()
     if not any_value and (low < 0 or high > 1):
         what = (
-            "must be uint8 or in [0, 1]: pass bytes as uint8, or divide them by 255"
+            "must be uint8 or in [0, 1]: pass bytes as uint8, or divide by the largest value that a pixel can have"
             if fitted
             else "must be uint8 or in [0, 1]. Scale them, or set likelihood='gaussian' to model other ranges"
         )

@@ -57,7 +57,7 @@ def read(
         return read_folder(path)
     if kind in ARRAYS:
         y = None if label is None else read_array(path, label)
-        X = checked_samples(read_array(path), path)
+        X = checked_samples(read_array(path, besides=label), path)
         return Table(X, labels=None if y is None else checked_labels(y, str(label), len(X), path))
     if kind in TABLES:
         return read_table(path, drop, label, drop_if_there)

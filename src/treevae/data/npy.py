@@ -19,14 +19,17 @@ NUMBERS, TEXTS = "fiub", "U"  # numpy's kinds of types: floats, integers, truth 
 LONGEST_HEADER = 1000  # characters; numpy writes 118 before an array of numbers
 
 
-def read_array(path: Path, label: str | None = None) -> np.ndarray:
-    """The array of a .npy file, or the one of a .npz file that holds the samples or, if it is named, the labels."""
+def read_array(path: Path, label: str | None = None, besides: str | None = None) -> np.ndarray:
+    """The array of a .npy file, or the one of a .npz file that holds the samples or, if it is named, the labels.
+
+    The samples are not in the array that ``besides`` names, which holds the labels.
+    """
     try:
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
                 return _array(file, path.stat().st_size, path)
         with ZipFile(path) as zipped:
-            key = _key([name.removesuffix(".npy") for name in zipped.namelist()], path, label)
+            key = _key([name.removesuffix(".npy") for name in zipped.namelist()], path, label, besides)
             member = zipped.getinfo(key if key in zipped.namelist() else f"{key}.npy")
             if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) or member.flag_bits & 0x1:  # encrypted
                 raise DataFileError(f"{path} is packed in a way that numpy does not write; write it with np.savez")
@@ -38,12 +41,13 @@ def read_array(path: Path, label: str | None = None) -> np.ndarray:
         raise DataFileError(f"{path} is cut short or damaged: {error}; write it again") from error
 
 
-def _key(keys: list[str], path: Path, label: str | None) -> str:
+def _key(keys: list[str], path: Path, label: str | None, besides: str | None) -> str:
     """The name of the samples' array, or that of the labels'."""
     if label is not None:
         if label not in keys:
             raise DataFileError(f"{path} has no {label!r} for labels; it has {quoted(keys)}")
         return label
+    keys = [key for key in keys if key != besides]
     if len(keys) == 1:
         return keys[0]
     for key in KEYS:

@@ -21,6 +21,13 @@ def blocks(X: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, len(X), step))
 
 
+def loudest(X: np.ndarray) -> tuple[int, float]:
+    """The feature with the largest variance, and its share of all variance."""
+    centre = X.mean(axis=0, dtype=np.float64)
+    spread = sum(np.square(X[rows] - centre).sum(0) for rows in blocks(X))
+    return int(np.argmax(spread)), float(np.max(spread) / np.sum(spread))
+
+
 @dataclass(frozen=True)
 class Units:
     """A shift and a scale."""

@@ -137,6 +137,6 @@ def _command(models: Models, cell: Cell, seeds: int) -> str:
     scale = "" if cell.scale == 1 else f" --scale {cell.scale}"
     rows = f"{table.name} --data {cell.data} --method {METHOD} --seeds {seeds}"
     return (
-        f"make it with: treevae paper run {rows}{scale} --models {models.folder} (and with a new --results, if its "
-        "record is in the store already)"
+        f"make it with: treevae paper run {rows}{scale} --models {models.folder} --results NEW (a store that does not "
+        "have its record yet)"
     )
