@@ -17,7 +17,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .data.arrays import InputForm, read
-from .data.units import loudest
 from .fitting import Fitting
 from .model.evidence import BOUNDS, evidence
 from .model.module import TreeVAEModule
@@ -673,7 +672,7 @@ def _warn_of_other_units(ready: Prepared, names: Sequence[str]) -> None:
     """Warn where one feature of vectors is all that a tree will see."""
     if ready.form.is_image or ready.arch.likelihood != "gaussian_learnt" or ready.form.n_features < 3:
         return
-    feature, share = loudest(ready.X)
+    feature, share = ready.units.loudest(ready.X)
     if share > LOUD:
         warnings.warn(
             f"feature {repr(str(names[feature])) if len(names) else feature} has {share:.1%} of the variance of X, so "
