@@ -50,6 +50,15 @@ def test_labels_are_the_same_far_from_zero(dtype: type, offset: float) -> None:
         assert (found.predict(far[:5].astype(other)) == found.labels_[:5]).all()
 
 
+@pytest.mark.parametrize("value", [0.1, 1e22, 1e30])
+def test_a_constant_feature_makes_no_difference(value: float) -> None:
+    X = blobs(np.float64)[::30]
+    with_it = np.column_stack([X, np.full(len(X), value)])
+    found = Bisecting(6, random_state=0).fit(with_it)
+    np.testing.assert_array_equal(found.labels_, Bisecting(6, random_state=0).fit(X).labels_)
+    np.testing.assert_array_equal(found.predict(with_it), found.labels_)
+
+
 def test_sums_have_one_order_whatever_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     threads, fit = set[int](), KMeans.fit
 
@@ -89,9 +98,11 @@ def test_samples_closer_than_squares_can_tell_stay_together(unit: float) -> None
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_values_whose_squares_no_float_can_hold_are_refused(dtype: type) -> None:
     X = (np.arange(3) * np.sqrt(np.finfo(dtype).max)).astype(dtype)[:, None]
+    with pytest.raises(ValueError, match="add up to more"):
+        Bisecting(3, random_state=0).fit(X / 2)  # whose squares a float can hold, and k-means' sums of them cannot
     assert len({*Bisecting(3, random_state=0).fit_predict(X / 4)}) == 3
     with pytest.raises(
-        ValueError, match=rf"X holds values as large as .* more than {dtype.__name__} can hold; divide X"
+        ValueError, match=rf"X holds values as large as .* add up to more than {dtype.__name__} can hold"
     ):
         Bisecting(3, random_state=0).fit(X)
 

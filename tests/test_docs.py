@@ -241,8 +241,8 @@ def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
     tested = [(about, p, together) for about, _, p, together in spread.gains_together() if p is not None]
     clear, stay = ([about for about, *ps in tested if ps[k] < CLEAR] for k in (0, 1))
     assert (
-        f"Of {len(tested)} gains over trees on this page {len(clear)} have p < {CLEAR}, where chance alone would give "
-        f"{CLEAR * len(tested):.0f} on average; {len(stay)} stay"
+        f"Of {len(tested)} gains over trees that `spread_table.py` tests {len(clear)} have p < {CLEAR}, where chance "
+        f"alone would give {CLEAR * len(tested):.0f} on average; {len(stay)} stay"
     ) in page
     for way, on in (("16 candidates", {"MNIST": 3}), ("leaf by gain", {"MNIST": 2, "Fashion": 1})):
         assert Counter(about.split(",")[0] for about in stay if way in about) == on
@@ -340,6 +340,27 @@ def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
     beside, which = ranking.beside_the_paper().split(" (")
     assert beside in " ".join(page.split())
     assert ("none of TreeVAE's. The files" in page) == ("TreeVAE" not in which)
+
+
+def test_the_ranking_takes_no_mixture(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    ranking, here = importlib.import_module("ranking"), Store(tmp_path)
+    vae, tree = (ranking.row_of("fashion", method) for method in ("vae", "treevae"))
+
+    def fabricate(row, seed: int, samples: str) -> None:
+        cell = METHODS[row.method].cell(row.data, row.entries[-1].changes, 1.0, seed)
+        here.write(cell, {"scores_percent": {"NMI": 60.0 + seed}, "test_samples": samples})
+
+    for row, seed in ((vae, 0), (vae, 1), (tree, 0)):
+        fabricate(row, seed, "a")
+    ranking.refuse_other_samples(here, [vae, tree])
+    assert ranking.read(here, vae)[-1] == [60.0, 61.0]
+    fabricate(tree, 1, "b")
+    with pytest.raises(ValueError, match="TreeVAE has records of different data"):
+        ranking.read(here, tree)
+    here.path(METHODS["treevae"].cell("fashion", tree.entries[-1].changes, 1.0, 0)).unlink()
+    with pytest.raises(ValueError, match="the records of VAE \\+ Ward and TreeVAE are not of the same samples"):
+        ranking.refuse_other_samples(here, [vae, tree])
 
 
 def test_the_readmes_gains_over_one_candidate_are_the_recorded_ones(spread):

@@ -113,7 +113,7 @@ def test_huge_features_under_a_fixed_spread_are_refused_or_diverge_with_a_word()
         TreeVAE(**SMALL, likelihood="gaussian").fit(NORMAL * 1e39)
 
 
-@pytest.mark.parametrize("value", [0, 7, -1e8, 1e30], ids=str)
+@pytest.mark.parametrize("value", [7, -1e8, 1e30], ids=str)
 def test_a_constant_feature_makes_no_difference(value):
     X, without = with_column(value), with_column(0)
     np.testing.assert_array_equal(check_fit(X).transform(X), TreeVAE(**SMALL).fit(without).transform(without))

@@ -161,6 +161,8 @@ def test_a_feature_that_drowns_all_others_is_announced():
         warnings.simplefilter("ignore", ConvergenceWarning)
         TreeVAE(**SMALL | {"epochs": 1}).fit(VECTORS)
         TreeVAE(**SMALL | {"epochs": 1}).fit(loud[:, 1:3])  # of two features one is easily all
+        TreeVAE(**SMALL | {"epochs": 1}).fit(np.pad(loud[:, 1:3], ((0, 0), (0, 2))))  # nor do constant ones count
+        TreeVAE(**SMALL | {"epochs": 1}).fit(VECTORS * [1, 1, 4, 1])  # some nine tenths
         TreeVAE(**SMALL | {"epochs": 1}, likelihood="gaussian").fit(loud)  # whose unit the user has chosen
 
 

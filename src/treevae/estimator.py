@@ -38,7 +38,7 @@ from .training.views import Augment
 from .tree import Tree
 
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
-LOUD = 0.95  # of the variance in one of several features: a sign of other units
+LOUD = 0.95  # of the variance in one of several features that vary: a sign of other units
 LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
 
 
@@ -670,12 +670,13 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> TreeVAE:
 
 def _warn_of_other_units(ready: Prepared, names: Sequence[str]) -> None:
     """Warn where one feature of vectors is all that a tree will see."""
-    if ready.form.is_image or ready.arch.likelihood != "gaussian_learnt" or ready.form.n_features < 3:
+    if ready.form.is_image or ready.arch.likelihood != "gaussian_learnt":
         return
-    feature, share = ready.units.loudest(ready.X)
-    if share > LOUD:
+    shares = ready.units.shares(ready.X)
+    loud = int(shares.argmax())
+    if shares[loud] > LOUD and np.count_nonzero(shares) > 2:
         warnings.warn(
-            f"feature {repr(str(names[feature])) if len(names) else feature} has {share:.1%} of the variance of X, so "
+            f"feature {repr(str(names[loud])) if len(names) else loud} has {shares[loud]:.1%} of the variance of X, so "
             "that a tree sees little else; where features have different units, scale them first, as scikit-learn's "
             "StandardScaler does",
             stacklevel=4,

@@ -79,8 +79,8 @@ class Subject:
             )
         table = read(path, drop or (), label, remembered if drop is None else ())
         X, note = as_fitted(model, table, path)
-        title, origin = path.stem or str(path), str(path)
-        return cls(X, title, table.labels, names=table.feature_names, note=note, origin=origin)
+        names = tuple(X.columns) if hasattr(X, "columns") else None
+        return cls(X, path.stem or str(path), table.labels, names=names, note=note, origin=str(path))
 
     def snapshot(self, model: TreeVAE, **how: Any) -> Snapshot:
         """The bundle of a model with these samples; ``how`` are further arguments of ``snapshot``."""
@@ -126,7 +126,8 @@ def subject_of(
     if path is None:
         raise DataFileError(f"the samples of {run} are not at {settings['found_at']} any more; name them with --data")
     subject = Subject.of_file(model, path, drop, label, settings["drop"])
-    if drop is None and settings.get(SAMPLES, now := fingerprint(np.asarray(subject.X))) != now:
+    was = settings.get(SAMPLES)
+    if drop is None and isinstance(was, str) and was != fingerprint(np.asarray(subject.X)):
         changed = f"{path} is not what it was when {run} was fitted."
         return replace(subject, note=" ".join(filter(None, [changed, subject.note])))
     return subject

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from ..data.arrays import hand_over, read_values
+from ..data.units import centre_of
 from ..parameters import whole_number
 from ..tree import Tree
 
@@ -60,8 +61,8 @@ class Bisecting(ClusterMixin, BaseEstimator):
             not spread[0] < float(np.finfo(X.dtype).max) / 8
         ):  # two samples may be twice as far apart, and sums need room
             raise ValueError(
-                f"X holds values as large as {np.abs(X).max():.3g}, whose squared distances are more than {X.dtype} "
-                "can hold; divide X by its largest value first"
+                f"X holds values as large as {np.abs(X).max():.3g}, whose squared distances add up to more than "
+                f"{X.dtype} can hold; divide X by its largest value first"
             )
         while len(tree.leaves) < k:
             leaf = max(tree.leaves, key=lambda node: spread[node])
@@ -122,12 +123,12 @@ class _Split:
 
 def _mean(X: np.ndarray) -> np.ndarray:
     """The mean of samples; the sum of many float32 would be rounded too often."""
-    return X.mean(0, dtype=np.float64).astype(X.dtype)
+    return centre_of(X).astype(X.dtype)
 
 
 def _spread(X: np.ndarray) -> float:
     """The sum of squared distances from the mean; 0, and not a rounding error, where all samples are equal."""
     if (X[:1] == X).all():
         return 0.0
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return float(((X - _mean(X)) ** 2).sum(dtype=np.float64))

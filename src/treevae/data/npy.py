@@ -53,6 +53,8 @@ def _key(keys: list[str], path: Path, label: str | None, besides: str | None) ->
     for key in KEYS:
         if key in keys:
             return key
+    if besides is not None and not keys:
+        raise DataFileError(f"{path} holds nothing but the labels {besides!r}; save the samples in it, too, as X")
     raise DataFileError(
         f"{path} holds the arrays {quoted(keys) or 'none'}; save one alone, or call it {', '.join(KEYS[:-1])} or "
         f"{KEYS[-1]}"

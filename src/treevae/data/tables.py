@@ -40,7 +40,7 @@ def read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_there
         way_out = "; save it as UTF-8" if is_csv and isinstance(error, UnicodeDecodeError) else ""
         raise DataFileError(f"{path} cannot be read as a table: {error}{way_out}") from error
 
-    if not len(frame):
+    if not len(frame) and len(frame.columns):
         raise DataFileError(f"{path} has columns, but no rows; a table has a row for each sample")
     named = all(isinstance(name, str) for name in frame.columns)
     frame.columns = [str(name) for name in frame.columns]

@@ -21,6 +21,12 @@ def blocks(X: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, len(X), step))
 
 
+def centre_of(X: np.ndarray) -> np.ndarray:
+    """The mean of each feature; of a constant one its value, as the rounded mean of many 1e30 is off by 1e14."""
+    constant = np.logical_and.reduce([(X[rows] == X[0]).all(axis=0) for rows in blocks(X)])
+    return np.where(constant, X[0], X.mean(axis=0, dtype=np.float64))
+
+
 @dataclass(frozen=True)
 class Units:
     """A shift and a scale."""
@@ -38,8 +44,7 @@ class Units:
         if form.is_image or likelihood != "gaussian_learnt":
             return cls(np.zeros(1), 1.0)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            same = np.logical_and.reduce([(X[rows] == X[0]).all(axis=0) for rows in blocks(X)])
-            centre = np.where(same, X[0], X.mean(axis=0, dtype=np.float64))  # rounded, a mean of 1e30 is off by 1e14
+            centre = centre_of(X)
             scale = float(np.sqrt(sum(np.square(X[rows] - centre).sum() for rows in blocks(X)) / X.size))
             largest = max(float(np.abs(X[rows] - centre).max()) for rows in blocks(X))
         if not np.isfinite(scale):
@@ -48,10 +53,10 @@ class Units:
             raise ValueError(f"X differs by {largest:g} at most, less than float32 can tell apart; rescale it")
         return cls(centre, scale or 1.0)
 
-    def loudest(self, X: np.ndarray) -> tuple[int, float]:
-        """The feature of X with the largest variance, and its share of all variance."""
+    def shares(self, X: np.ndarray) -> np.ndarray:
+        """The share of each feature in all variance of X, whose units these are."""
         spread = sum(np.square((X[rows] - self.shift) / self.scale).sum(axis=0) for rows in blocks(X))
-        return int(np.argmax(spread)), float(np.max(spread) / np.sum(spread))
+        return spread / np.sum(spread)
 
     def check_fits(self, n_features: int) -> None:
         """Raise unless these are units of samples with so many features."""

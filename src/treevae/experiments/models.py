@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import json
+import logging
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 METHOD = "treevae"  # of the tables: the one whose fits are kept
 SUFFIX = ".safetensors"
 WAIT = 0.1  # seconds until a lock is tried again
+log = logging.getLogger("treevae")
 
 
 class Models:
@@ -60,15 +62,20 @@ class Models:
     @contextmanager
     def _alone(self, cell: Cell) -> Iterator[None]:
         """Inside, no other process writes the model of a cell; stores, each with locks of its own, may share it."""
-        with ExitStack() as held:
-            held.callback(remove_if_empty, self.folder / LOCKS)
-            while True:
+        locks, waited = self.folder / LOCKS, False
+        while True:
+            with ExitStack() as held:
+                held.callback(remove_if_empty, locks)
                 try:
-                    take(held, self.folder / LOCKS / cell.name)
-                    break
-                except RunLockedError:  # for as long as it takes to write a file
-                    time.sleep(WAIT)
-            yield
+                    take(held, locks / cell.name)
+                except RunLockedError as error:  # for as long as it takes to write a file
+                    if not waited:
+                        log.warning("waiting to write a model: %s", error)
+                    waited = True
+                else:
+                    yield
+                    return
+            time.sleep(WAIT)
 
     def seeds(self, cell: Cell) -> list[int]:
         """The seeds, in order, with which the cell has a model here."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..recipes import RECIPES
 from ..training.checkpoint import parsed
-from ..training.runfolder import RunFolder
+from ..training.runfolder import STATES, RunFolder
 from ..writing import write_new, write_whole
 from .cells import MADE_BY, MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
 
@@ -178,6 +178,8 @@ class Store:
         """The folder for the state of a job's fit. From now on the job counts as started."""
         folder = self.folder / RUNNING / job.name
         if not (folder / JOB).exists() or _is_bare(folder):
+            for state in STATES:  # of a job that was being ended
+                (folder / state).unlink(missing_ok=True)
             about = {"cells": [asdict(cell) for cell in job.cells], "replaces": dict(job.replaces)}
             write_whole(folder / JOB, json.dumps(about) + "\n")
         return folder
@@ -203,10 +205,12 @@ class Store:
         """Remove the state of a job whose records are all there."""
         folder = self.folder / RUNNING / job.name
         with suppress(FileNotFoundError):
-            # the job goes last: a state without one would be that of the next fit of these cells
-            for path in sorted(folder.iterdir(), key=lambda path: path.name == JOB):
+            for path in folder.iterdir():
                 with suppress(OSError):  # the owner's folder stays: its lock goes with the process that has it
-                    path.unlink()
+                    if path.name != JOB:
+                        path.unlink()
+            if _is_bare(folder):  # the job goes last: a state without one would be that of the next fit of these cells
+                (folder / JOB).unlink()
         self._sweep(job)
 
     def _sweep(self, job: Job) -> None:
