@@ -136,6 +136,16 @@ def test_what_the_page_says_of_texts_grown_without_whole_stages_is_recorded():
     end = shown([statistics.mean(ends)], 1)
     assert f"| after every third, as in the paper | 1 when grown, {len(ends)} at the end | {grown} | {end} |" in page
     assert f"| never | 1 | {elbo(never['growing'])} | {elbo(never['final']['paper'])} |" in page
+    twenty, said = recorded_stages("frozen-20-cpu"), " ".join(page.split())
+    whole, final = twenty["growing"][-1]["test"], [one["test"] for one in twenty["final"]["paper"]]
+
+    def three(look: dict) -> tuple[str, ...]:
+        return tuple(shown([value], 1) for value in (look["ELBO"], 100 * look["ACC"], 100 * look["NMI"]))
+
+    assert "such a tree has ELBO {}, ACC {} and NMI {}".format(*three(whole)) in said
+    assert "{} at the end, ACC {}, NMI {}".format(*three(final[-1])) in said
+    assert f"where the ELBO is {three(final[0])[0]} for a while" in said
+    assert f"falls from {whole['kl_nodes']:.1f} to {final[-1]['kl_nodes']:.1f}" in said
 
 
 @pytest.mark.parametrize(
