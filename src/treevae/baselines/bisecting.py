@@ -19,6 +19,7 @@ from ..parameters import whole_number
 from ..tree import Tree
 
 FLOATS = (np.float64, np.float32)  # kept as they are; other numbers become the first
+ROOM = 8  # two samples may be twice as far apart as either is from the mean, and k-means adds such squares up
 
 
 class Bisecting(ClusterMixin, BaseEstimator):
@@ -57,9 +58,7 @@ class Bisecting(ClusterMixin, BaseEstimator):
         n_init = whole_number("n_init", self.n_init)
         tree, members, splits = Tree(), {0: np.arange(n)}, dict[int, _Split]()
         spread = {0: _spread(X)}
-        if (
-            not spread[0] < float(np.finfo(X.dtype).max) / 8
-        ):  # two samples may be twice as far apart, and sums need room
+        if not spread[0] < float(np.finfo(X.dtype).max) / ROOM:
             raise ValueError(
                 f"X holds values as large as {np.abs(X).max():.3g}, whose squared distances add up to more than "
                 f"{X.dtype} can hold; divide X by its largest value first"
