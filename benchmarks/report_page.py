@@ -26,9 +26,9 @@ from playwright.sync_api import Browser, sync_playwright
 from sklearn.datasets import load_digits
 
 from treevae import TreeVAE
+from treevae.page.report import write_report
+from treevae.page.snapshot import snapshot
 from treevae.tree import balanced
-from treevae.view.report import write_report
-from treevae.view.snapshot import snapshot
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 QUIETLY = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]

@@ -32,7 +32,7 @@ from PIL import Image
 
 SLOW_CLIENTS = 20
 PATIENCE = 120.0  # seconds that a client waits for an answer
-COMMAND = [sys.executable, "-c", "from treevae.cli import app; app()"]
+COMMAND = [sys.executable, "-c", "from treevae.cli.app import app; app()"]
 FIT = ["fit", "digits", "--n-leaves", "10", "--epochs", "6", "--network", "mlp"]
 
 

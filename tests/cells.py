@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from typer.testing import CliRunner
 
-from treevae.cli import app
+from treevae.cli.app import app
 from treevae.data import DataSet
 from treevae.experiments.cells import Cell, Job
 from treevae.experiments.methods import METHODS, Place

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from treevae import TreeVAE, load
 from treevae.data.augment import AUGMENTATIONS
-from treevae.training.runfolder import ChangedRunError
+from treevae.storage.states import ChangedRunError
 
 # -- augmentations ------------------------------------------------------------------------------------------------
 

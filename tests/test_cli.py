@@ -18,23 +18,24 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from treevae import Tree, TreeVAE, cli_fit, load
-from treevae import demo as demo_module
+from treevae import Tree, TreeVAE, load
 from treevae.baselines.ward import Ward
-from treevae.cli import app
-from treevae.cli_words import drawing
+from treevae.cli import demo as demo_module
+from treevae.cli import fit as cli_fit
+from treevae.cli.app import app
+from treevae.cli.demo import SCORES, Demo
+from treevae.cli.words import drawing
 from treevae.data import fashion_sample
 from treevae.data.fashion_sample import FashionSample
-from treevae.demo import SCORES, Demo
 from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
 from treevae.model.likelihoods import LIKELIHOODS
 from treevae.model.networks import NETWORKS
 from treevae.model.stack import LAYER_DEFAULTS
+from treevae.storage.states import RunFolder, fingerprint
 from treevae.training.events import TreeChanged
 from treevae.training.grove import Grove
 from treevae.training.loop import DivergedError
 from treevae.training.plan import LEAF_RULES
-from treevae.training.runfolder import RunFolder, fingerprint
 
 CHANCE = np.random.default_rng(0)
 VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
@@ -522,7 +523,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> FashionSample:
     part = FashionSample(whole.x_train[:200], whole.y_train[:200], whole.x_test[:100], whole.y_test[:100])
     monkeypatch.setattr(fashion_sample, "load", lambda: part)
     monkeypatch.setitem(demo_module.DEMO, "n_leaves", 3)
-    monkeypatch.setattr("treevae.view.snapshot.find_spec", lambda name: None)  # UMAP takes 20 seconds to start
+    monkeypatch.setattr("treevae.page.snapshot.find_spec", lambda name: None)  # UMAP takes 20 seconds to start
     return part
 
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 from treevae import Tree
-from treevae.view.contrasts import (
+from treevae.describe.contrasts import (
     Frequency,
     attribute_contrast,
     leaf_attributes,

@@ -15,8 +15,8 @@ import typer.main
 from sklearn.utils import get_tags
 
 from treevae import Tree, TreeVAE, baselines
-from treevae.cli import app
-from treevae.demo import DEMO
+from treevae.cli.app import app
+from treevae.cli.demo import DEMO
 from treevae.experiments.chance import CLEAR, Mean
 from treevae.experiments.methods import METHODS
 from treevae.experiments.showing import as_latex, as_markdown, chance_of, lines
@@ -46,7 +46,7 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
 def test_the_reports_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "report.md").read_text(), re.DOTALL)
-    monkeypatch.setattr("treevae.view.snapshot.find_spec", lambda name: None)  # PCA: UMAP takes long to be compiled
+    monkeypatch.setattr("treevae.page.snapshot.find_spec", lambda name: None)  # PCA: UMAP takes long to be compiled
     X = np.random.default_rng(0).normal(size=(8, 3))
     model = TreeVAE(tree=Tree().split(0), hidden_dim=4, epochs=1, batch_size=8, random_state=0).fit(X)
     exec(compile(code, "report.md", "exec"), {"model": model, "X": X, "y": np.arange(8) % 2})

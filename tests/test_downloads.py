@@ -16,7 +16,7 @@ import pytest
 from small_sets import CHANCE, MAKERS, Server, advertise, left_in, noise, offer, packed, write_pickle
 from typer.testing import CliRunner
 
-from treevae.cli import app
+from treevae.cli.app import app
 from treevae.data import DataFileError, download, idx, load
 from treevae.data.download import Download
 from treevae.data.sets import SOURCES

@@ -10,8 +10,8 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 from treevae import Tree, TreeVAE, plot
-from treevae.view.average import average_distances, edges_between_leaves
-from treevae.view.figures import flat_map
+from treevae.pictures.average import average_distances, edges_between_leaves
+from treevae.pictures.figures import flat_map
 
 X = (load_digits().images[:300] / 16).astype(np.float32)
 Y = load_digits().target[:300]

@@ -50,8 +50,9 @@ from PIL import Image, PngImagePlugin
 from safetensors.torch import save
 from small_sets import make_celeba, make_cifar10, make_idx, make_news20, noise
 
-from treevae import Tree, TreeVAE, cli_fit
+from treevae import Tree, TreeVAE
 from treevae import load as load_model
+from treevae.cli import fit as cli_fit
 from treevae.data import DataFileError, download, idx, load, pickles, pictures, tables
 from treevae.data.arrays import InputForm
 from treevae.data.files import read
@@ -65,10 +66,11 @@ from treevae.experiments.tables import TABLES
 from treevae.model.module import TreeVAEModule, weight_shapes
 from treevae.model.networks import Architecture
 from treevae.serve.uploads import PictureError, read_picture
-from treevae.training import checkpoint, loop
-from treevae.training.checkpoint import ModelFileError
+from treevae.storage import tensors as checkpoint
+from treevae.storage.states import STATES, RunFolder
+from treevae.storage.tensors import ModelFileError
+from treevae.training import loop
 from treevae.training.grove import _checked_rows
-from treevae.training.runfolder import STATES, RunFolder
 from treevae.tree import balanced
 
 ROOT = Path(__file__).parents[1]

@@ -211,7 +211,7 @@ def test_the_map_is_umaps_where_it_is_installed(run, monkeypatch):
         asked.append(method)
         return embedding[:, :2]
 
-    monkeypatch.setattr("treevae.view.figures.flat_map", flat_map)
+    monkeypatch.setattr("treevae.pictures.figures.flat_map", flat_map)
     monkeypatch.setattr("treevae.experiments.drawing.find_spec", lambda name: object() if name == "umap" else None)
     drawn = DRAWINGS["root-map"].draw({0: run.models.read(cell())}, load("digits"))
     assert (asked, drawn.what, drawn.notes) == (["umap"], "UMAP of the root's embedding", ())
@@ -319,7 +319,7 @@ def test_a_model_of_another_fit_is_not_drawn_under_its_name(run, tmp_path):
 
 
 def test_without_matplotlib_the_command_says_what_to_install(run, monkeypatch):
-    monkeypatch.setattr("treevae.cli_figure.find_spec", lambda name: None)
+    monkeypatch.setattr("treevae.cli.figure.find_spec", lambda name: None)
     options = ("--data", "digits", "--models", run.models.folder)
     (line,) = treevae("paper", "figure", "tree", *options, code=1).splitlines()
     assert line == "Error: treevae paper figure needs matplotlib, which is missing: pip install 'treevae[view]'"

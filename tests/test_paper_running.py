@@ -27,7 +27,7 @@ from treevae.experiments.methods import METHODS, Method
 from treevae.experiments.records import record
 from treevae.experiments.running import Begun, Busy, Failed, Finished, jobs_of, run, wanted
 from treevae.experiments.store import Store
-from treevae.training.runfolder import RunFolder, RunLockedError
+from treevae.storage.states import RunFolder, RunLockedError
 
 # -- running --------------------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ from cells import cell_of
 from pathlib import Path
 from treevae.experiments.cells import Job
 from treevae.experiments.store import Store
-from treevae.training.runfolder import RunLockedError
+from treevae.storage.states import RunLockedError
 
 folder, mine = Path(sys.argv[1]), int(sys.argv[2])
 store, shared = Store(folder / "store"), cell_of(9, method="bisecting")

@@ -16,7 +16,7 @@ from treevae.experiments.running import jobs_of, wanted
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import TABLES
 from treevae.recipes import RECIPES
-from treevae.writing import write_whole
+from treevae.storage.writing import write_whole
 
 # -- cells and the store --------------------------------------------------------------------------------------------
 

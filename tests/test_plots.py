@@ -10,11 +10,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from treevae import Tree, TreeVAE
-from treevae.view import attribute_picture, leaf_attributes, leaf_words, tree_picture, word_picture
-from treevae.view.branches import Layout, branch, node_colours
-from treevae.view.canvas import percent
-from treevae.view.contrasts import split_attributes, split_classes, split_words
-from treevae.view.images import leaf_cards
+from treevae.describe.contrasts import leaf_attributes, leaf_words, split_attributes, split_classes, split_words
+from treevae.describe.images import leaf_cards
+from treevae.pictures.branches import Layout, branch, node_colours
+from treevae.pictures.canvas import percent
+from treevae.pictures.plots import attribute_picture, tree_picture, word_picture
 
 
 def chain(n_leaves: int, right: bool) -> Tree:

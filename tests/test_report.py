@@ -20,11 +20,11 @@ from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE, plot
-from treevae.cli import app
+from treevae.cli.app import app
 from treevae.data.files import DataFileError, read
-from treevae.view import report
-from treevae.view.cards import short
-from treevae.view.snapshot import snapshot
+from treevae.describe.cards import short
+from treevae.page import report
+from treevae.page.snapshot import snapshot
 
 X = (load_digits().images[:120] / 16).astype(np.float32)
 Y = load_digits().target[:120]
@@ -76,7 +76,7 @@ def test_nothing_is_fetched(page: str) -> None:
         assert tag not in ("link", "iframe", "object", "embed", "base")
         assert not (tag == "script" and "src" in attributes)
         assert not any(value and value.startswith(("http", "//")) for value in attributes.values()), tag
-    ours = report.script() + (Path(report.__file__).parent / "page" / "style.css").read_text()
+    ours = report.script() + (Path(report.__file__).parent / "assets" / "style.css").read_text()
     assert set(re.findall(r"https?://[\w./-]*", ours)) == {"http://www.w3.org/2000/svg"}  # a namespace, never fetched
     assert "@import" not in ours
     allowed = {"http://www.w3.org", "https://d3js.org"}  # d3's namespaces and the name in its licence
@@ -129,7 +129,7 @@ def test_names_cannot_break_out_of_the_json(page: str) -> None:
 
 
 def test_the_script_is_all_modules_each_after_those_it_imports() -> None:
-    folder = Path(report.__file__).parent / "page"
+    folder = Path(report.__file__).parent / "assets"
     script = report.script()
     order = re.findall(r"^// ([\w-]+\.js)$", script, re.MULTILINE)
     assert sorted(order) == sorted(path.name for path in folder.glob("*.js"))
@@ -140,7 +140,7 @@ def test_the_script_is_all_modules_each_after_those_it_imports() -> None:
 
 
 def test_every_imported_name_is_exported_and_no_name_is_defined_twice() -> None:
-    folder = Path(report.__file__).parent / "page"
+    folder = Path(report.__file__).parent / "assets"
     top = r"^(?:export )?(?:async )?(?:function|class|const|let) (\w+)"
     defined = [name for path in folder.glob("*.js") for name in re.findall(top, path.read_text(), re.MULTILINE)]
     assert len(defined) == len(set(defined)) > 30

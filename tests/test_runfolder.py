@@ -16,10 +16,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from treevae import writing
-from treevae.training import checkpoint, runfolder
-from treevae.training.checkpoint import ModelFileError
-from treevae.training.runfolder import (
+from treevae.storage import states as runfolder
+from treevae.storage import tensors as checkpoint
+from treevae.storage import writing
+from treevae.storage.states import (
     STATES,
     ChangedRunError,
     Every,
@@ -29,6 +29,7 @@ from treevae.training.runfolder import (
     differences,
     fingerprint,
 )
+from treevae.storage.tensors import ModelFileError
 
 resource = pytest.importorskip("resource", reason="kills and limits are POSIX's")
 NAMES = ["state-a.safetensors", "state-b.safetensors"]
@@ -525,7 +526,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     """Two processes that have nothing in common, unlike the forked ones of the other tests."""
     code = (
         "import sys, time\n"
-        "from treevae.training.runfolder import RunFolder\n"
+        "from treevae.storage.states import RunFolder\n"
         "with RunFolder(sys.argv[1]):\n"
         "    print('locked', flush=True)\n"
         "    time.sleep(60)\n"

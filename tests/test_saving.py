@@ -14,7 +14,7 @@ from kinds import COLOUR, GREY, SMALL, VECTORS
 from safetensors.torch import save_file
 
 from treevae import TreeVAE, load
-from treevae.training.checkpoint import ModelFileError
+from treevae.storage.tensors import ModelFileError
 from treevae.training.events import EpochEnded
 
 
@@ -81,7 +81,7 @@ def test_saving_into_no_folder_says_so(vectors, tmp_path):
 
 
 def test_a_failed_save_leaves_the_old_file(vectors, saved, tmp_path, monkeypatch):
-    from treevae.training import checkpoint
+    from treevae.storage import tensors as checkpoint
 
     path = tmp_path / "model.safetensors"
     path.write_bytes(saved.read_bytes())
@@ -123,7 +123,7 @@ def test_foreign_and_newer_files_are_refused(saved, tmp_path):
 
 
 def test_plans_of_earlier_versions_are_read(vectors, saved, tmp_path):
-    from treevae.training import checkpoint
+    from treevae.storage import tensors as checkpoint
 
     about, tensors = checkpoint.read(saved)
     about["plan"] |= {"candidate_rule": "loss_if_sure", "held_out": 0.1, "repairs": 0}
@@ -144,7 +144,7 @@ def test_plans_of_earlier_versions_are_read(vectors, saved, tmp_path):
     ],
 )
 def test_files_that_do_not_hold_together_are_refused(spoil, saved, tmp_path):
-    from treevae.training import checkpoint
+    from treevae.storage import tensors as checkpoint
 
     about, tensors = checkpoint.read(saved)
     spoil(about, tensors)

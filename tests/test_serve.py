@@ -29,8 +29,10 @@ from scipy.sparse import csr_matrix
 from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE
-from treevae.cli import app as cli
+from treevae.cli.app import app as cli
 from treevae.data import load
+from treevae.describe.walks import walk_draws, walk_samples
+from treevae.page.snapshot import snapshot
 from treevae.serve import connection, guard
 from treevae.serve.answers import Explorer
 from treevae.serve.app import create_app
@@ -41,8 +43,6 @@ from treevae.serve.site import Ready, Site, Watch
 from treevae.serve.uploads import MOST_BYTES, MOST_PIXELS, PictureError, read_picture
 from treevae.serve.workers import BusyError, ClientGoneError, Workers
 from treevae.subject import Subject
-from treevae.view.snapshot import snapshot
-from treevae.view.walks import walk_draws, walk_samples
 
 HERE = "http://127.0.0.1:8000"
 DIGITS = load("digits")
@@ -810,7 +810,7 @@ def training(tmp_path, model) -> tuple:
 
 def test_a_run_is_watched_while_it_trains(training):
     from treevae import fitting
-    from treevae.training.runfolder import STATES
+    from treevae.storage.states import STATES
 
     folder, _, watch, client = training
     watch.look()
@@ -898,7 +898,7 @@ def test_the_command_serves_until_it_is_interrupted(run):
     command = [
         sys.executable,
         "-c",
-        "from treevae.cli import app; app()",
+        "from treevae.cli.app import app; app()",
         "explore",
         str(run),
         "--port",

@@ -12,7 +12,7 @@ import pytest
 from small_sets import MAKERS, Server, advertise, cut_short, make_cifar10, make_idx, offer
 from typer.testing import CliRunner
 
-from treevae.cli import app
+from treevae.cli.app import app
 from treevae.data import download, idx, load
 from treevae.data.dataset import Size
 from treevae.data.sets import SOURCES, survey

@@ -14,17 +14,17 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from treevae import Tree, TreeVAE
+from treevae.describe.cards import FeatureCards
+from treevae.describe.naming import by_class, by_marks, feature_marks, numbered, word_marks
+from treevae.describe.placement import Standing, in_turn
+from treevae.describe.splits import difference_image, word_rows
+from treevae.describe.walks import walk_draws, walk_samples
 from treevae.model.elbo import TERMS
 from treevae.model.scoring import score_terms
-from treevae.view import facts
-from treevae.view.cards import FeatureCards
-from treevae.view.facts import DRAWS, LADDER
-from treevae.view.naming import by_class, by_marks, feature_marks, numbered, word_marks
-from treevae.view.snapshot import Snapshot, snapshot
-from treevae.view.splits import difference_image, word_rows
-from treevae.view.sprites import Sprites, png, reduced
-from treevae.view.standing import Standing, in_turn
-from treevae.view.walks import walk_draws, walk_samples
+from treevae.page import facts
+from treevae.page.facts import DRAWS, LADDER
+from treevae.page.snapshot import Snapshot, snapshot
+from treevae.page.sprites import Sprites, png, reduced
 
 X = (load_digits().images[:240] / 16).astype(np.float32)
 Y = load_digits().target[:240]
@@ -406,7 +406,7 @@ def test_colour_images_in_any_layout(turn: Callable[[np.ndarray], np.ndarray]) -
 
 
 def test_a_missing_umap_is_made_up_for_by_pca(model: TreeVAE, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treevae.view.snapshot.find_spec", lambda name: None)
+    monkeypatch.setattr("treevae.page.snapshot.find_spec", lambda name: None)
     assert snapshot(model, X[:60]).bundle["map"]["method"] == "PCA"
 
 

@@ -112,10 +112,10 @@ for module in pkgutil.walk_packages(treevae.__path__, "treevae."):
     __import__(module.name)
 import numpy as np
 from typer.testing import CliRunner
-from treevae import demo
-from treevae.cli import app
+from treevae.cli import demo
+from treevae.cli.app import app
 from treevae.data import DataFileError, fashion_sample, load
-from treevae.view import snapshot
+from treevae.page import snapshot
 
 folder = Path(tempfile.mkdtemp())
 np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(60, 4)))

@@ -26,13 +26,13 @@ from .parameters import check_save_every, device_of, number, whole_number
 from .preparing import Prepared, augmentation_of, batch_rows, prepare
 from .recipes import RECIPES
 from .saving import Fitted, restored_fit, restored_parameters, write
-from .training import checkpoint as files
+from .storage import tensors as files
+from .storage.states import RunFolder
 from .training.adam import give_back
 from .training.events import LeafChosen
 from .training.grove import Grove
 from .training.loop import out_of_memory
 from .training.plan import Plan
-from .training.runfolder import RunFolder
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
 from .training.views import Augment
 from .tree import Tree
@@ -263,11 +263,11 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
         Raises
         ------
-        treevae.training.runfolder.ChangedRunError
+        treevae.storage.states.ChangedRunError
             The folder holds a run with other parameters or other data.
-        treevae.training.runfolder.RunLockedError
+        treevae.storage.states.RunLockedError
             Another process works in the folder.
-        treevae.training.checkpoint.ModelFileError
+        treevae.storage.tensors.ModelFileError
             The folder holds states, but none that can be read, or one that does not hold together.
         treevae.training.loop.DivergedError
             The loss is no longer finite. The message says where, and what to look at.

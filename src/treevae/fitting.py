@@ -15,10 +15,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from torch import Tensor
 
 from .progress import Progress
-from .training.checkpoint import ModelFileError
+from .storage.states import ChangedRunError, Every, RunFolder, State, check_same
+from .storage.tensors import ModelFileError
 from .training.engine import keep_memory
 from .training.events import Event, TreeChanged
-from .training.runfolder import ChangedRunError, Every, RunFolder, State, check_same
 
 log = logging.getLogger("treevae")
 SHARE = 0.01  # of the time that writing states may take

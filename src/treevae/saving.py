@@ -15,7 +15,7 @@ from .data.augment import AUGMENTATIONS
 from .data.units import Units
 from .model.module import TreeVAEModule, weight_shapes
 from .model.networks import Architecture
-from .training import checkpoint as files
+from .storage import tensors as files
 from .training.events import EpochEnded
 from .training.plan import Plan, Stage
 from .tree import Tree

@@ -14,9 +14,9 @@ import numpy as np
 from .data import fashion_sample
 from .data.files import DataFileError, read
 from .data.sets import check_not_a_set, load
+from .page.snapshot import Snapshot, snapshot
 from .recipes import RECIPES
-from .training.runfolder import fingerprint
-from .view.snapshot import Snapshot, snapshot
+from .storage.states import fingerprint
 
 if TYPE_CHECKING:
     from .data.dataset import DataSet

@@ -11,9 +11,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from treevae import Tree, TreeVAE
+from treevae.page.report import write_report
+from treevae.page.snapshot import Snapshot, snapshot
 from treevae.tree import balanced
-from treevae.view.report import write_report
-from treevae.view.snapshot import Snapshot, snapshot
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 QUIETLY = (

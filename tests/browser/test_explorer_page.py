@@ -16,6 +16,7 @@ from PIL import Image
 
 from treevae import Tree, TreeVAE
 from treevae.data import load
+from treevae.page.report import page as page_of
 from treevae.serve.app import create_app
 from treevae.serve.connection import settings
 from treevae.serve.guard import Door, Guard
@@ -25,7 +26,6 @@ from treevae.serve.site import Ready, Site
 from treevae.serve.watching import shape_of
 from treevae.serve.workers import Workers
 from treevae.subject import Subject
-from treevae.view.report import page as page_of
 
 pytestmark = pytest.mark.browser
 DIGITS = load("digits")
@@ -49,7 +49,7 @@ def _serving(app: Guard, door: Door) -> Iterator[str]:
 def _maps_by_pca() -> Iterator[None]:
     """As where umap-learn is not installed: its maps take long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("treevae.view.snapshot.find_spec", lambda name: None)
+        patch.setattr("treevae.page.snapshot.find_spec", lambda name: None)
         yield
 
 

@@ -318,7 +318,7 @@ def test_on_a_small_screen_the_panel_is_a_sheet(reports: dict[str, str], opened:
 
 def test_lines_of_the_page_are_short() -> None:
     sources = {
-        one.name: one.read_text() for one in (files("treevae.view") / "page").iterdir() if one.name.endswith(".js")
+        one.name: one.read_text() for one in (files("treevae.page") / "assets").iterdir() if one.name.endswith(".js")
     }
     long = [f"{name}: {line}" for name, text in sources.items() for line in text.split("\n") if len(line) > 120]
     assert sources

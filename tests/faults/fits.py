@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from treevae import TreeVAE, fitting
-from treevae.training.runfolder import RunFolder
+from treevae.storage.states import RunFolder
 
 SETTINGS = {
     "n_leaves": 4,

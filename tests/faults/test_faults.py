@@ -17,11 +17,12 @@ import pytest
 import torch
 
 from treevae import TreeVAE, load
-from treevae.training import checkpoint, loop
-from treevae.training.checkpoint import ModelFileError
+from treevae.storage import tensors as checkpoint
+from treevae.storage.states import STATES, ChangedRunError, RunFolder, RunLockedError
+from treevae.storage.tensors import ModelFileError
+from treevae.training import loop
 from treevae.training.engine import Stepper
 from treevae.training.grove import Grove
-from treevae.training.runfolder import STATES, ChangedRunError, RunFolder, RunLockedError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and locks are POSIX's")
 HERE = Path(__file__).parent
@@ -313,7 +314,7 @@ def listening_to_interrupts() -> Iterator[None]:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from treevae.cli import app; app()", *map(str, arguments)]
+    return [sys.executable, "-c", "from treevae.cli.app import app; app()", *map(str, arguments)]
 
 
 @pytest.mark.slow

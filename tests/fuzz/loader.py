@@ -12,11 +12,11 @@ import numpy as np
 from mutations import Mutation
 from typer.main import get_command
 
-from treevae import cli
+from treevae.cli.app import app
 from treevae.data import load
 from treevae.data.files import read
 
-COMMAND = get_command(cli.app)
+COMMAND = get_command(app)
 Spoil = Callable[[dict[str, bytes], Random], dict[str, bytes]]
 
 

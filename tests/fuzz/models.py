@@ -17,12 +17,12 @@ from mutations import EDGES, WORDS, any_bytes, json_text, places
 from safetensors.torch import load as unpacked
 
 from treevae import TreeVAE, load
-from treevae.cli_words import drawing
+from treevae.cli.words import drawing
+from treevae.storage.states import STATES, ChangedRunError, RunFolder
+from treevae.storage.tensors import CHECKSUM, KEY, ModelFileError, _checksum, packed
 from treevae.training import loop
-from treevae.training.checkpoint import CHECKSUM, KEY, ModelFileError, _checksum, packed
 from treevae.training.grove import Grove
 from treevae.training.loop import DivergedError
-from treevae.training.runfolder import STATES, ChangedRunError, RunFolder
 
 TINY = {
     "n_leaves": 3,

@@ -10,13 +10,13 @@ from loader import Loader, normal, one_of
 from models import TINY
 from mutations import any_json
 
-from treevae import cli_fit
+from treevae.cli import fit as cli_fit
 from treevae.data import DataFileError
 from treevae.experiments import showing
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import TABLES
-from treevae.training.runfolder import STATES
+from treevae.storage.states import STATES
 
 RESULTS = Path(__file__).parents[2] / "results"
 CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)

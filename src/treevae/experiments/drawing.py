@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ..data.dataset import DataSet
+from ..pictures import figures, plots
 from ..recipes import RECIPES
-from ..view import figures, plots
 from .cells import Cell
 from .methods import METHODS
 from .models import METHOD, Models

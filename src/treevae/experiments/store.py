@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..recipes import RECIPES
-from ..training.checkpoint import parsed
-from ..training.runfolder import STATES, RunFolder
-from ..writing import write_new, write_whole
+from ..storage.states import STATES, RunFolder
+from ..storage.tensors import parsed
+from ..storage.writing import write_new, write_whole
 from .cells import MADE_BY, MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
 
 RUNNING = "running"  # the folder of the states

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.arrays import as_array
-from ..view.cards import each
-from ..view.images import pixels_of
-from ..view.shown import ShownSamples
-from ..view.sprites import bytes_of, data_url, on_white, reduced
-from ..view.walks import walk_draws, walk_samples
+from ..describe.cards import each
+from ..describe.images import pixels_of
+from ..describe.walks import walk_draws, walk_samples
+from ..page.samples import ShownSamples
+from ..page.sprites import bytes_of, data_url, on_white, reduced
 from .messages import (
     Entry,
     Generate,
@@ -55,7 +55,7 @@ class Explorer:
     model : fitted TreeVAE
     X : samples of the bundle, as in ``fit``
     bundle : dict
-        What :func:`~treevae.view.snapshot.snapshot` made of them: it says which of them are shown, and how.
+        What :func:`~treevae.page.snapshot.snapshot` made of them: it says which of them are shown, and how.
     names : sequence of str, optional
         What the features are called.
     vectorize : callable, optional

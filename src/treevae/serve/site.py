@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..view.report import page, policy
+from ..page.report import page, policy
 from .answers import Explorer
 from .messages import Status
 from .watching import finished, look, shape_of

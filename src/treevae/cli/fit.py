@@ -1,0 +1,288 @@
+"""The command that fits: start a run, go on with one, write what comes out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..recipes import RECIPES
+from ..storage.writing import write_whole
+from .runs import MODEL, SETTINGS, Drop, make_writable, unfinished, write_csv
+from .words import INTERRUPTED, LARGEST_SEED, count, drawing, sample_names, say_written, times
+
+if TYPE_CHECKING:
+    from ..data.dataset import DataSet
+    from ..data.files import Table
+    from ..estimator import TreeVAE
+    from ..storage.states import RunFolder
+
+OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "record.json", "tree.png", "report.html")
+DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
+FIT_HELP = DATA_HELP + " Or a data set of the paper by name, with its recipe: see treevae data."
+
+
+def fit(
+    context: typer.Context,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help=FIT_HELP)] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="The folder to write.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where a data set lies; by default what $TREEVAE_DATA says.")
+    ] = None,
+    n_leaves: Annotated[int, typer.Option(help="Clusters to grow to; small ones are pruned at the end.")] = 10,
+    max_depth: Annotated[int, typer.Option(help="Edges from the root to the deepest leaf allowed.")] = 6,
+    latent_dim: Annotated[int, typer.Option(help="Size of the embedding at every node.")] = 8,
+    hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layers.")] = 128,
+    likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
+    network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp, cnn, deep_cnn or resnet.")] = "auto",
+    layer_defaults: Annotated[
+        str,
+        typer.Option(
+            help="Whose norms and first weights the layers have: torch, or tensorflow as in the recipes of photographs."
+        ),
+    ] = "torch",
+    leaf_rule: Annotated[
+        str, typer.Option(help="Which leaf to split next: samples, reconstruction or elbo.")
+    ] = "samples",
+    n_init: Annotated[
+        int, typer.Option(help="Candidates trained for every split; the best is kept. 1, as in the recipes, is faster.")
+    ] = 16,
+    augment: Annotated[
+        str | None, typer.Option(help="Train on changed versions of the images: cifar, celeba, omniglot or none.")
+    ] = None,
+    contrastive_weight: Annotated[
+        float, typer.Option(help="Of a loss that keeps such versions together; the paper takes 100 for photographs.")
+    ] = 0.0,
+    contrastive_loss: Annotated[
+        str, typer.Option(help="both, routers, bottom_up, transposed, encoder or jensen_shannon.")
+    ] = "both",
+    epochs: Annotated[int, typer.Option(help="Time against quality: epochs of a growth stage.")] = 150,
+    batch_size: Annotated[int, typer.Option(help="Samples in a training step.")] = 256,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam, at the start of every stage.")] = 1e-3,
+    device: Annotated[str, typer.Option(help="auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, …")] = "auto",
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed and threads give the same tree.")
+    ] = 0,
+    drop: Drop = None,
+    save_every: Annotated[float, typer.Option(help="Least seconds between two saves of the state of training.")] = 30.0,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with a run that was interrupted or killed.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model, or the unfinished run, in RUN.")] = False,
+) -> None:
+    """Grow a tree on your samples and write model, labels and tree into the folder RUN.
+
+    A data set's name (mnist, fashion, news20, omniglot, omniglot5, cifar10, cifar100, celeba, digits) stands for its
+    training samples and for the paper's settings, which any option given here replaces; the tree is then scored on the
+    test samples (record.json).
+
+    RUN gets model.safetensors, labels.csv (sample, cluster), tree.txt, tree.json, run.json (how it was made) and, for
+    images, tree.png. While it runs, the state of training is saved there too, so that nothing is lost to a crash:
+    --resume goes on from it.
+
+    Ctrl-C saves, writes the tree grown so far, and says how to go on.
+
+    \b
+    Example:
+      treevae fit flowers.csv -o flowers --n-leaves 3 --drop species
+      treevae fit photos/ -o photos-tree --n-leaves 20 --epochs 50
+      treevae fit cifar10 -o runs/cifar10 --root ~/data
+      treevae fit --resume photos-tree
+    """
+    if resume is not None:
+        given = _given(context)
+        if extra := sorted(given - {"resume", "device", "save_every"}):
+            names = ", ".join("DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in extra)
+            raise ValueError(f"--resume takes all settings from the run; leave out {names}, or start another with -o")
+        settings = _read_settings(resume)
+        if "device" in given:
+            settings["options"]["device"] = device
+        _fit_in(resume, settings, save_every, start=False)
+        return
+    if data is None or out is None:
+        raise ValueError("name the samples and the folder: treevae fit DATA -o RUN, or go on: treevae fit --resume RUN")
+    options = {
+        "n_leaves": n_leaves,
+        "max_depth": max_depth,
+        "latent_dim": latent_dim,
+        "hidden_dim": hidden_dim,
+        "likelihood": likelihood,
+        "network": network,
+        "layer_defaults": layer_defaults,
+        "leaf_rule": leaf_rule,
+        "n_init": n_init,
+        "augment": None if augment == "none" else augment,
+        "contrastive_weight": contrastive_weight,
+        "contrastive_loss": contrastive_loss,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "device": device,
+        "random_state": seed,
+    }
+    settings = {"data": data, "found_at": str(Path(data).resolve()), "drop": drop or [], "options": options}
+    if data in RECIPES:  # a folder of that name is ./NAME
+        from ..data.sets import data_root, source_of
+
+        given = _given(context)
+        if drop:
+            raise ValueError(f"--drop is for tables of your own; {data} is a data set")
+        recipe = {name: value for name, value in RECIPES[data].items() if name not in given}
+        found_at = str(data_root(root).resolve()) if source_of(data).folders else ""  # digits need none
+        settings |= {"found_at": found_at, "options": options | recipe, "set": True}
+    elif root is not None:
+        raise ValueError(f"--root is for data sets: {', '.join(RECIPES)}; {data} is none of them")
+    _fit_in(out, settings, save_every, start=True, force=force)
+
+
+def _given(context: typer.Context) -> set[str]:
+    """The parameters that stand on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def _check_free(out: Path) -> None:
+    """Raise if the folder holds something that a new run would replace."""
+    if unfinished(out):
+        raise ValueError(
+            f"{out} holds an unfinished run; go on with: treevae fit --resume {out}, start anew with --force, or name "
+            "another folder with -o"
+        )
+    if (out / MODEL).exists():
+        raise ValueError(f"{out} already holds a model; name another folder with -o, or replace it with --force")
+
+
+def _read_settings(run: Path) -> dict[str, Any]:
+    """How a run was started."""
+    from ..estimator import TreeVAE
+    from ..storage.tensors import parsed
+
+    path = run / SETTINGS
+    if not path.is_file():
+        raise FileNotFoundError(f"{run} has no {SETTINGS}: treevae fit has not begun a run there")
+    try:
+        settings = parsed(path.read_text(encoding="utf-8"))
+        if not isinstance(settings, dict) or not {"data", "found_at", "drop", "options"} <= set(settings):
+            raise ValueError("it lacks an entry")
+        drop, options = settings["drop"], settings["options"]
+        if not all(isinstance(settings[name], str) and "\0" not in settings[name] for name in ("data", "found_at")):
+            raise ValueError("data and found_at must be paths")
+        if not isinstance(drop, list) or not all(isinstance(name, str) for name in drop):
+            raise ValueError("drop must be a list of columns")
+        if not isinstance(options, dict) or options.keys() - set(TreeVAE._get_param_names()):
+            raise ValueError(f"options are not those of a fit: {str(options)[:80]}")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    if (run / MODEL).exists() and not unfinished(run):
+        raise ValueError(f"the run in {run} is finished: see it with treevae info {run}")
+    return settings
+
+
+def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool, force: bool = False) -> None:
+    """Fit in a folder that no other process may use meanwhile: from the start, or from where it stood."""
+    from ..estimator import TreeVAE
+    from ..fitting import run_folder
+    from ..parameters import check_save_every, device_of
+    from ..preparing import prepare
+    from ..storage.states import fingerprint
+    from ..subject import SAMPLES
+
+    check_save_every(save_every)
+    if start and not force:
+        _check_free(out)
+    table, known, where = _read_samples(settings, start)
+    model = TreeVAE(**settings["options"], verbose=True)
+    prepare(model, model.get_params(deep=False), table.frame)  # before anything is written
+    make_writable(out)
+    with run_folder(out, save_every) as folder:
+        if start:
+            if not force:
+                _check_free(out)  # nobody else has begun in the meantime
+            folder.clear()
+            for name in OUTPUTS:
+                (out / name).unlink(missing_ok=True)
+            write_whole(out / SETTINGS, json.dumps(settings | {SAMPLES: fingerprint(table.X)}, indent=2) + "\n")
+        typer.echo(f"Read {count(len(table.X), 'sample')} of shape {times(table.X.shape[1:])} from {where}.")
+        if model.network == "resnet" and device_of(model.device).type == "cpu":
+            typer.echo("Note: resnet is meant for a GPU; on a CPU it is slow. Try it with a few photographs first.")
+        _fit_and_write(model, table, known, out, folder)
+
+
+def _read_samples(settings: dict[str, Any], start: bool) -> tuple[Table, DataSet | None, str]:
+    """The samples to fit, the data set that they are the training part of, if they are, and where they were found."""
+    from ..data import load
+    from ..data.files import Table, read
+    from ..data.sets import check_not_a_set
+
+    if settings.get("set"):
+        known = load(settings["data"], settings["found_at"] or None)
+        if known.note:
+            typer.echo(f"Note: {known.note}")
+        where = f" in {settings['found_at']}" if settings["found_at"] else ""
+        return Table(known.x_train), known, f"the training part of {known.name}{where}"
+    path = Path(settings["data"] if start or not os.path.exists(settings["found_at"]) else settings["found_at"])
+    check_not_a_set(path)
+    return read(path, settings["drop"]), None, str(path)
+
+
+def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Path, folder: RunFolder) -> None:
+    """Fit, and write what comes out of it, also when interrupted."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    started, whole = time.perf_counter(), True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "leaves in the tree", ConvergenceWarning)  # fewer leaves: said below
+            warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
+            model.fit(table.frame, checkpoint=folder)
+    except KeyboardInterrupt:
+        whole = False
+    seconds, how_to_go_on = time.perf_counter() - started, f"Go on with: treevae fit --resume {out}"
+    if not hasattr(model, "module_"):
+        typer.echo(f"Interrupted after {seconds:.1f} s, before the first split was trained. {how_to_go_on}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    n_grown = len(model.tree_.leaves)
+    how = "Grew" if whole else "Interrupted; the tree grown so far is kept:"
+    typer.echo(f"{how} {count(n_grown, 'cluster')} in {seconds:.1f} s\n\n{drawing(model)}\n")
+    if whole and n_grown < model.n_leaves:
+        typer.echo(
+            f"{model.n_leaves} were asked for; the others were too small to split further, or were pruned. More "
+            "--epochs, more samples or a smaller --batch-size can give more."
+        )
+    say_written(_write_run(model, table, known, out))
+    if not whole:
+        typer.echo(how_to_go_on)
+        raise typer.Exit(INTERRUPTED)
+    folder.clear()
+    typer.echo(f"Next: treevae report {out} writes a page that shows the tree, treevae explore {out} opens it with the")
+    typer.echo(f"model behind it; or: treevae info {out}, treevae sample {out} -o samples.npy")
+
+
+def _write_run(model: TreeVAE, table: Table, known: DataSet | None, folder: Path) -> list[Path]:
+    """The files written into a run's folder."""
+    model.save(folder / MODEL)
+    write_csv(folder / "labels.csv", ["sample", "cluster"], [sample_names(table), model.labels_.tolist()])
+    (folder / "tree.txt").write_text(drawing(model) + "\n", encoding="utf-8")
+    (folder / "tree.json").write_text(model.tree_.to_json() + "\n")
+    written = [folder / name for name in OUTPUTS[:4]]
+    if known is not None:
+        from ..experiments.records import record
+
+        found = record(model, known, model.random_state, f"treevae fit {known.name} with the parameters below")
+        (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        written.append(folder / "record.json")
+        scores = {"ELBO": found["elbo"]["ELBO"], **found.get("scores_percent", {})}
+        typer.echo("On the test samples: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) + "\n")
+    if find_spec("matplotlib") is not None and (known is not None or table.X.ndim > 2):
+        from ..pictures.plots import data_set_picture, tree_picture
+
+        written.append(folder / "tree.png")
+        (tree_picture(model, table.X) if known is None else data_set_picture(model, known)).savefig(written[-1])
+    return written
