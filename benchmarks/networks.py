@@ -26,8 +26,8 @@ from treevae.model.subtree import Subtree
 from treevae.recipes import RECIPES
 from treevae.training.engine import keep_memory
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
-from treevae.training.plan import Contrast
 from treevae.training.samples import Samples
+from treevae.training.terms import Contrast
 from treevae.training.views import Views
 from treevae.tree import balanced
 

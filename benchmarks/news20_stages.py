@@ -108,7 +108,7 @@ def main() -> None:
     data = load("news20", given.root)
     model = TreeVAE.recipe("news20", n_leaves=given.leaves)
     model.set_params(epochs=max(1, round(model.epochs * given.scale)))
-    ready = prepare(model, model.get_params(deep=False), data.x_train)
+    ready = prepare("TreeVAE", model.get_params(deep=False), data.x_train)
     arch, x = ready.arch, ready.x
     assert data.y_train is not None
     assert data.y_test is not None

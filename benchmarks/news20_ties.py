@@ -15,7 +15,7 @@ import record
 
 from treevae.baselines import Ward
 from treevae.data import load, news20
-from treevae.experiments.records import scores
+from treevae.scores import scores
 
 CHOICES = {  # the words left out
     "of the records on the GPU; scikit-learn with AVX-512": ("copies", "document", "livesey", "possibility"),

@@ -18,7 +18,6 @@ from PIL import Image
 
 from treevae.baselines.ladder import VAE
 from treevae.data import load, omniglot
-from treevae.experiments.records import elbo_terms
 
 
 def resized(how: Image.Resampling) -> Any:

@@ -20,12 +20,12 @@ import record
 import torch
 
 from treevae import TreeVAE
-from treevae.experiments.records import elbo_terms, scores
+from treevae.scores import mean_terms, scores
 
 
 def figures(model: TreeVAE, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """What a model makes of test images."""
-    terms, percent = elbo_terms(model, x), scores(model.tree_, model.predict(x), y)
+    terms, percent = mean_terms(model.fitted_, x), scores(model.tree_, model.predict(x), y)
     return {
         "elbo": terms["ELBO"],
         "rl": terms["RL"],

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from treevae.experiments.records import source, versions
+from treevae.records import source, versions
 
 
 def write(out: Path | None, found: dict[str, Any], device: str = "cpu") -> None:

@@ -29,10 +29,11 @@ from torch import Tensor
 
 from treevae import TreeVAE
 from treevae.data import load
-from treevae.experiments.records import elbo_terms, name_of, scores, source, versions
 from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.model.subtree import Evidence, FrozenPath
+from treevae.records import name_of, source, versions
+from treevae.scores import mean_terms, scores
 from treevae.training import growing, objectives
 
 ABOUT = ("data", "epochs", "seeds", "first_seed", "framework")
@@ -119,7 +120,7 @@ def main() -> None:
             leaves = one.predict(data.x_test)
             found.append(
                 {
-                    "ELBO": elbo_terms(one, data.x_test)["ELBO"],
+                    "ELBO": mean_terms(one.fitted_, data.x_test)["ELBO"],
                     "leaves": len(one.tree_.leaves),
                     **scores(one.tree_, leaves, data.y_test),
                     "tree": json.loads(one.tree_.to_json()),

@@ -31,12 +31,13 @@ from torch import Tensor
 from treevae import TreeVAE
 from treevae.data import augment, load
 from treevae.data.augment import AUGMENTATIONS, PhotoAugmentation, PhotoDraw, brighten, grey, turn_hue
-from treevae.experiments.records import elbo_terms, name_of, scores, source, versions
 from treevae.metrics import contingency
 from treevae.model import contrastive
 from treevae.model.contrastive import contrast
 from treevae.model.likelihoods import LIKELIHOODS, Gaussian
 from treevae.model.stack import LAYER_DEFAULTS, LayerDefaults
+from treevae.records import name_of, source, versions
+from treevae.scores import mean_terms, scores
 from treevae.training.plan import Plan, Stage
 
 
@@ -119,7 +120,9 @@ def main() -> None:
         line = about | {
             "seed": seed,
             "leaves": len(one.tree_.leaves),
-            "elbo": elbo_terms(one, data.x_test),  # with the whole error its reconstruction is twice the log-density
+            "elbo": mean_terms(
+                one.fitted_, data.x_test
+            ),  # with the whole error its reconstruction is twice the log-density
             "scores_percent": scores(one.tree_, one.predict(data.x_test), data.y_test),
             "seconds": one.seconds_[-1],
             "test_leaf_by_class": contingency(one.predict(data.x_test), data.y_test, len(one.tree_.leaves)).tolist(),

@@ -17,8 +17,8 @@ import record
 from treevae.baselines import VAE, Ward
 from treevae.data import load
 from treevae.experiments.methods import OF_LATENTS
-from treevae.experiments.records import elbo_terms, scores
 from treevae.recipes import RECIPES
+from treevae.scores import scores
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
         epochs = max(1, round(500 * given.scale))
         vae = VAE(depth, **settings, epochs=epochs, random_state=given.seed, verbose=True).fit(data.x_train)
         ward = Ward(recipe["n_leaves"]).fit(vae.transform(data.x_test))
-        device = str(next(vae.model_.module_.parameters()).device)
+        device = str(next(vae.fitted_.module.parameters()).device)
         one = {
             "depth": depth,
             "epochs": epochs,

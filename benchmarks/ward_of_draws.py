@@ -19,22 +19,22 @@ import torch
 from treevae.baselines import VAE, LadderVAE, Ward
 from treevae.data import load
 from treevae.experiments.methods import OF_LATENTS
-from treevae.experiments.records import elbo_terms, scores
 from treevae.recipes import RECIPES
+from treevae.scores import scores
 
 
 def drawn(model: LadderVAE, X: np.ndarray, seed: int) -> np.ndarray:
     """A draw of the last latent of each sample, given draws of those above it: (sample, latent)."""
     generator = torch.Generator().manual_seed(seed)
-    module = model.model_.module_
-    path = module.path_to(model.model_.tree_.leaves[0])
+    module = model.fitted_.module
+    path = module.path_to(model.fitted_.tree.leaves[0])
 
     def draw(x: torch.Tensor) -> torch.Tensor:
         heads = path.heads(module.d(x))
         noise = [torch.randn(*head.shape[:-1], head.shape[-1] // 2, generator=generator).to(x) for head in heads]
         return path.sample(heads, noise)[0]
 
-    return model.model_._ask(X, draw)
+    return model.fitted_.ask(X, draw)
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def main() -> None:
     }
     print(found, flush=True)
     default = Path(__file__).parent / "results" / f"ward_of_draws-{given.data}-{given.method}-cpu.json"
-    device = str(next(model.model_.module_.parameters()).device)
+    device = str(next(model.fitted_.module.parameters()).device)
     record.write(given.out or (default if device == "cpu" else None), found, device)
 
 

@@ -32,10 +32,10 @@ from treevae.model.likelihoods import LIKELIHOODS
 from treevae.model.networks import NETWORKS
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.storage.states import RunFolder, fingerprint
+from treevae.training.choosing import LEAF_RULES
 from treevae.training.events import TreeChanged
 from treevae.training.grove import Grove
 from treevae.training.loop import DivergedError
-from treevae.training.plan import LEAF_RULES
 
 CHANCE = np.random.default_rng(0)
 VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
@@ -428,8 +428,8 @@ def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> No
     assert (found["model"], found["data"]) == (str(tmp_path / "model.safetensors"), str(tmp_path / "x.npy"))
     assert found["command"] == f"treevae score {tmp_path} --data {tmp_path / 'x.npy'} --draws 4 --most 10"
     assert found["samples"] not in (
-        fingerprint(model._to_model(images[:10])),
-        fingerprint(model._to_model(images[-10:])),
+        fingerprint(model.fitted_.encode(images[:10])),
+        fingerprint(model.fitted_.encode(images[-10:])),
     )
     said = treevae("score", tmp_path, *options[:2], "--most", 1, "--draws", 1000)
     assert "of 1,000 draws (as in the paper)" in said
@@ -440,7 +440,7 @@ def test_score_gives_bits_per_dimension_of_gaussian_images(tmp_path: Path) -> No
 def test_score_finds_the_samples_of_a_run_and_speaks_of_them_in_their_units(data: Path, run: Path) -> None:
     said, model = treevae("score", run), load(run / "model.safetensors")
     frame = pandas.DataFrame(VECTORS, columns=list("abcdef"))
-    assert model._units.scale != 1
+    assert model.fitted_.decides.units.scale != 1
     assert f"ELBO      {model.score(frame):.2f} nats a sample" in said
     assert "Scoring 60 of 60 samples: x; 10 draws each" in said
     assert f"ll_iwae   {model.log_likelihood(frame, 10).mean():.2f} ± " in said
@@ -506,8 +506,8 @@ def test_info_tells_all_about_a_model(run: Path) -> None:
     assert f"{sum(p.numel() for p in model.module_.parameters()):,} numbers" in said
     last = [event for event in model.history_ if event["event"] == "EpochEnded"][-1]
     elbo = last["reconstruction"] - last["kl_root"] - last["kl_nodes"] - last["kl_decisions"]
-    assert model._units.scale != 1
-    in_units = float(model._units.log_density(np.array(elbo), 6))
+    assert model.fitted_.decides.units.scale != 1
+    in_units = float(model.fitted_.decides.units.log_density(np.array(elbo), 6))
     assert f"{in_units:.1f} nats a sample, in training" in said
     assert f"{(run / 'model.safetensors').stat().st_size / 1e6:.1f} MB" in said
     assert "n_leaves = 2" in said

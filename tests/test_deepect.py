@@ -19,9 +19,9 @@ from treevae.baselines.embedded_tree import (
     Leaves,
     squared_sums,
 )
-from treevae.fitting import Fitting
 from treevae.metrics import accuracy, dendrogram_purity
 from treevae.storage.states import ChangedRunError
+from treevae.training.events import EmbeddingEpochEnded, Event
 from treevae.tree import Tree
 
 TINY = {"latent_dim": 4, "network": "mlp", "pretrain_epochs": 10, "epochs": 12, "batch_size": 64, "learning_rate": 1e-3}
@@ -102,24 +102,21 @@ def test_the_same_seed_repeats_and_another_does_not(fitted: tuple[DeepECT, np.nd
     np.testing.assert_array_equal(first.centres_, again.centres_)
 
 
-def test_a_fit_that_was_interrupted_goes_on_to_the_same_end(
+def test_a_fit_that_was_ended_goes_on_to_the_same_end(
     fitted: tuple[DeepECT, np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (whole, X, _), grow = fitted, Fitting._grow
+    whole, X, _ = fitted
     for stop in (3, 14, 17):  # ends of epochs: in pre-training, early and late in clustering, of 22
-        folder = tmp_path / str(stop)
+        folder, heard = tmp_path / str(stop), list[Event]()
 
-        def until(self: Fitting, growing: object, states: object, interrupted: object, stop: int = stop) -> None:
-            def is_over() -> bool:
-                return sum(event["event"] == "EmbeddingEpochEnded" for event in self.histories[0]) >= stop
-
-            grow(self, growing, states, is_over)
+        def until(event: Event, heard: list[Event] = heard, stop: int = stop) -> bool:
+            heard.append(event)
+            return sum(isinstance(one, EmbeddingEpochEnded) for one in heard) < stop
 
         with monkeypatch.context() as patch:
-            patch.setattr(Fitting, "_grow", until)
             patch.setattr("treevae.training.loop.PAUSE", 0.0)
-            with pytest.raises(KeyboardInterrupt):
-                clone(whole).fit(X, checkpoint=folder)
+            part = clone(whole).fit(X, checkpoint=folder, callback=until)
+        assert len(part.history_) < len(whole.history_)
         again = clone(whole).fit(X, checkpoint=folder)
         assert again.tree_ == whole.tree_
         assert again.history_ == whole.history_

@@ -236,7 +236,7 @@ def test_a_tree_grows_on_pictures_of_two_kinds():
 
 def seen(X, **changes) -> Prepared:
     model = TreeVAE(**SMALL, **changes)
-    return prepare(model, model.get_params(deep=False), X)
+    return prepare("TreeVAE", model.get_params(deep=False), X)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "gaussian_learnt"])

@@ -80,7 +80,7 @@ def test_units_are_found_in_float64():
     far = (VECTORS + 1e6).astype(np.float32)
     model = TreeVAE(**SMALL).fit(far)
     np.testing.assert_allclose(model.reconstruct(far).mean(0), far.mean(0, dtype=np.float64), atol=30)
-    assert model._units.scale == pytest.approx(VECTORS.std(axis=0).mean(), rel=0.2)
+    assert model.fitted_.decides.units.scale == pytest.approx(VECTORS.std(axis=0).mean(), rel=0.2)
 
 
 def test_sizes_of_levels_are_parameters():
@@ -281,14 +281,14 @@ def test_an_interrupt_keeps_the_tree_grown_so_far(monkeypatch):
 
 
 def test_an_interrupt_after_the_last_pause_is_not_lost(monkeypatch, tmp_path):
-    over, grow = [], Fitting._grow
+    over, train = [], Fitting._train
 
     @contextmanager
     def interrupts():
         yield lambda: bool(over)
 
     monkeypatch.setattr("treevae.fitting._interrupts", interrupts)
-    monkeypatch.setattr(Fitting, "_grow", lambda *arguments: (grow(*arguments), over.append(True)))
+    monkeypatch.setattr(Fitting, "_train", lambda *arguments: (train(*arguments), over.append(True)))
     model = TreeVAE(**SMALL)
     with pytest.raises(KeyboardInterrupt):
         model.fit(VECTORS, checkpoint=tmp_path)

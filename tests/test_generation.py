@@ -126,7 +126,7 @@ def test_interpolation_ends_at_the_two_samples(grey):
     np.testing.assert_allclose(reach[[0, -1]], grey.predict_proba(pair), atol=1e-6)
     with torch.no_grad():  # half way, by hand
         module = grey.module_
-        found = module_room.descent.infer(module.nodes, module.d(grey._to_model(pair)), noise=None)
+        found = module_room.descent.infer(module.nodes, module.d(grey.fitted_.encode(pair)), noise=None)
         leaf = grey.tree_.leaves[int(reach[2].argmax())]
         decoder = module_room.frozen_row(*module.nodes.rows()["decoder"][(0, leaf)])
         middle = module._z_of(found.z, leaf).mean(1, keepdim=True)

@@ -24,8 +24,9 @@ from treevae.training.engine import Stepper
 from treevae.training.grove import Grove
 from treevae.training.loop import Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
-from treevae.training.plan import Contrast, Plan, Stage
+from treevae.training.plan import Plan, Stage
 from treevae.training.samples import Samples
+from treevae.training.terms import Contrast
 from treevae.training.views import Views
 from treevae.tree import Tree, balanced
 

@@ -132,7 +132,7 @@ def test_of_models_that_are_kept_at_once_none_is_lost(tmp_path):
 
 
 def test_no_model_is_kept_whose_record_would_be_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("treevae.experiments.records.record", lambda *_: {"elbo": {"ELBO": float("nan")}})
+    monkeypatch.setattr("treevae.records.record", lambda *_: {"elbo": {"ELBO": float("nan")}})
     options = (*FEW, "--seeds", 1, "--results", tmp_path / "results", "--models", tmp_path / "models")
     treevae("paper", "run", "digits", *options, code=1)
     assert Models(tmp_path / "models").seeds(cell()) == []

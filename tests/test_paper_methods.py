@@ -16,13 +16,13 @@ from treevae.baselines.ward import Ward
 from treevae.data import DataSet, load
 from treevae.experiments.cells import Job, other_parameters
 from treevae.experiments.methods import METHODS, Place
-from treevae.experiments.records import clustering, parameters_of
 from treevae.experiments.running import jobs_of, wanted
 from treevae.experiments.store import Store
 from treevae.experiments.tables import TABLES
 from treevae.model.module import TreeVAEModule
 from treevae.preparing import prepare
 from treevae.recipes import RECIPES
+from treevae.records import clustering, parameters_of
 from treevae.tree import balanced
 
 
@@ -152,7 +152,7 @@ def test_latents_give_a_record_for_their_cells(name):
         json.dumps(kept)
     if name == "laddervae-matched":
         tree = TreeVAE(**RECIPES["digits"] | changes | {"tree": balanced(4)})
-        arch = prepare(tree, tree.get_params(deep=False), data.x_train).arch
+        arch = prepare("TreeVAE", tree.get_params(deep=False), data.x_train).arch
         in_training = sum(w.numel() for w in TreeVAEModule(arch, [balanced(4)], torch.Generator()).parameters())
         assert in_training <= kept["n_weights"] < 1.03 * in_training
 
@@ -206,7 +206,7 @@ def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
         return [SimpleNamespace(**given, transform=lambda X, seed=seed: latents(X, seed)) for seed in seeds]
 
     monkeypatch.setattr(VAE, "fit_seeds", fitted)
-    monkeypatch.setattr("treevae.experiments.records.record_of_density", lambda *_: {})
+    monkeypatch.setattr("treevae.records.record_of_density", lambda *_: {})
     found = dict(records_of(Job(tuple(cells)), data, CPU))
     assert list(found) == sorted(cells, key=lambda cell: cell.seed)
     for cell, kept in found.items():

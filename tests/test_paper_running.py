@@ -24,9 +24,9 @@ from treevae.experiments import cluster
 from treevae.experiments.cells import Job
 from treevae.experiments.cluster import run_on_ray
 from treevae.experiments.methods import METHODS, Method
-from treevae.experiments.records import record
 from treevae.experiments.running import Begun, Busy, Failed, Finished, jobs_of, run, wanted
 from treevae.experiments.store import Store
+from treevae.records import record
 from treevae.storage.states import RunFolder, RunLockedError
 
 # -- running --------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_every_recipe_fits_its_data(name):
     shape, network, latent, hidden, levels, _, likelihood, _, weight = PAPER[name]
     X = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
     model = TreeVAE.recipe(name, device="cpu")
-    ready = prepare(model, model.get_params(deep=False), X)
+    ready = prepare("TreeVAE", model.get_params(deep=False), X)
     form, arch, x = ready.form, ready.arch, ready.x
     assert form.user_shape == shape
     assert (arch.network, arch.likelihood) == (network, likelihood)

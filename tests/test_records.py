@@ -10,8 +10,10 @@ import torch
 
 from treevae import Tree, TreeVAE
 from treevae.data import DataSet
-from treevae.experiments.records import elbo_terms, node_table, record, stages
 from treevae.model import descent
+from treevae.records import parameters_of, record, stages
+from treevae.scores import mean_terms, node_table
+from treevae.training.events import EpochEnded, LeafChosen
 
 RNG = np.random.default_rng(0)
 IMAGES, Y = (RNG.integers(256, size=(40, 8, 8, 3)) / 255).astype(np.float32), RNG.integers(2, size=40)
@@ -20,7 +22,8 @@ SMALL = {"tree": Tree().split(0), "latent_dim": 2, "hidden_dim": 8, "max_depth":
 
 def recorded(x: np.ndarray, draws: int, **changes: object) -> tuple[TreeVAE, dict]:
     model = TreeVAE(**SMALL | changes).fit(x)
-    return model, json.loads(json.dumps(record(model, DataSet("made up", x, Y, x, Y, ("a", "b")), 0, "command", draws)))
+    data = DataSet("made up", x, Y, x, Y, ("a", "b"))
+    return model, json.loads(json.dumps(record(model.fitted_, parameters_of(model), data, 0, "command", draws)))
 
 
 def test_estimates_of_log_p_come_with_their_error():
@@ -51,7 +54,7 @@ def test_bits_are_told_of_densities_of_pixels_alone():
 def test_nodes_are_told_by_the_samples_that_reach_them():
     three = Tree().split(0).split(1)  # leaves 3, 4 and 2
     model = TreeVAE(**SMALL | {"tree": three, "epochs": 3}).fit(IMAGES)
-    told = {row["node"]: row for row in node_table(model, IMAGES)}
+    told = {row["node"]: row for row in node_table(model.fitted_, IMAGES)}
     proba = dict(zip(three.leaves, model.predict_proba(IMAGES).T, strict=True))
     reach = proba | {1: proba[3] + proba[4], 0: np.ones(len(IMAGES))}
     assert reach[1].std() > 0.01  # samples differ, so that it matters how they are weighted
@@ -63,7 +66,7 @@ def test_nodes_are_told_by_the_samples_that_reach_them():
         assert told[node]["confidence"] == pytest.approx(larger.sum() / reach[node].sum(), abs=1e-5)
     assert [told[leaf]["confidence"] for leaf in three.leaves] == [None] * 3
     assert told[0]["active_latents"] == (model.transform(IMAGES).var(0) > 0.01).sum()
-    terms = elbo_terms(model, IMAGES)  # of ten draws, where nodes are of one
+    terms = mean_terms(model.fitted_, IMAGES)  # of ten draws, where nodes are of one
     assert sum(row["share"] * row["kl"] for row in told.values()) == pytest.approx(
         terms["kl_root"] + terms["kl_nodes"], rel=0.05
     )
@@ -73,10 +76,8 @@ def test_a_node_that_nothing_reaches_has_no_figures(monkeypatch):
     three = Tree().split(0).split(1)
     model = TreeVAE(**SMALL | {"tree": three, "epochs": 3}).fit(IMAGES)
     nothing_left = lambda nodes, logit: descent.log_reach(nodes, torch.full_like(logit, 1e4))  # noqa: E731
-    monkeypatch.setattr(
-        "treevae.experiments.records.descent", SimpleNamespace(**vars(descent) | {"log_reach": nothing_left})
-    )
-    told = {row["node"]: row for row in node_table(model, IMAGES)}
+    monkeypatch.setattr("treevae.scores.descent", SimpleNamespace(**vars(descent) | {"log_reach": nothing_left}))
+    told = {row["node"]: row for row in node_table(model.fitted_, IMAGES)}
     assert told[1]["share"] == 0
     assert (told[1]["confidence"], told[1]["kl"]) == (None, None)
     assert json.dumps(list(told.values()), allow_nan=False)
@@ -92,11 +93,9 @@ def test_latents_are_in_use_where_they_differ_between_the_samples_that_come(monk
         sure[:, 0] = -1e4  # of the first sample, at every router
         return descent.log_reach(nodes, sure)
 
-    monkeypatch.setattr(
-        "treevae.experiments.records.descent", SimpleNamespace(**vars(descent) | {"log_reach": first_left})
-    )
-    told = {row["node"]: row for row in node_table(model, IMAGES)}
-    means = {node: model._ask(IMAGES, partial(model.module_.embed, node=node)) for node in three.nodes}
+    monkeypatch.setattr("treevae.scores.descent", SimpleNamespace(**vars(descent) | {"log_reach": first_left}))
+    told = {row["node"]: row for row in node_table(model.fitted_, IMAGES)}
+    means = {node: model.fitted_.ask(IMAGES, partial(model.module_.embed, node=node)) for node in three.nodes}
     assert all((z.var(0) > 0.01).all() for z in means.values())
     assert [told[node]["share"] for node in (1, 2, 3, 4)] == pytest.approx([1 / 40, 39 / 40, 1 / 40, 0])
     for node, inside in {0: slice(None), 1: slice(1), 2: slice(1, None), 3: slice(1)}.items():
@@ -107,18 +106,17 @@ def test_latents_are_in_use_where_they_differ_between_the_samples_that_come(monk
 def test_a_stage_has_its_own_seconds_and_samples():
     terms = {"kl_weight": 0.5, "reconstruction": -3.0, "kl_root": 1.0, "kl_nodes": 2.0, "kl_decisions": 0.1}
 
-    def epoch(k: int, stage: str, samples: int = 10, leaf: int | None = None) -> dict:
-        told = {"event": "EpochEnded", "stage": stage, "leaf": leaf, "samples": samples, "epoch": k, "epochs": 2}
-        return told | terms | {"contrast_routers": None}
+    def epoch(k: int, stage: str, samples: int = 10, leaf: int | None = None) -> EpochEnded:
+        rest = {"epoch": k, "epochs": 2, "learning_rate": 1e-3, "progress": 0.5, "samples": samples}
+        return EpochEnded(stage=stage, leaf=leaf, **terms, **rest)
 
     history = [
         *(epoch(k, "first tree") for k in (1, 2)),
-        {"event": "LeafChosen", "leaf": 1, "samples": 7},
+        LeafChosen(1, 7),
         *(epoch(k, "subtree", 7, 1) for k in (1, 2)),
         *(epoch(k, "final") for k in (1, 2)),
     ]
-    model = SimpleNamespace(history_=history, seconds_=[1.0, 3.0, 3.5, 4.0, 5.5, 7.0, 11.0])
-    found = stages(model)
+    found = stages(SimpleNamespace(history=history, seconds=[1.0, 3.0, 3.5, 4.0, 5.5, 7.0, 11.0]))
     assert [(one["stage"], one["samples"], one["seconds"]) for one in found] == [
         ("first tree", 10, 3.0),
         ("subtree", 7, 2.5),

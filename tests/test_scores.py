@@ -6,7 +6,7 @@ import torch
 from kinds import GREY, SMALL, VECTORS
 
 from treevae import Tree, TreeVAE
-from treevae.estimator import SCORE_DRAWS
+from treevae.fitted import SCORE_DRAWS
 
 
 def test_score_is_the_elbo_in_the_units_of_x(vectors):

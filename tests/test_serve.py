@@ -31,7 +31,6 @@ from typer.testing import CliRunner
 from treevae import Tree, TreeVAE
 from treevae.cli.app import app as cli
 from treevae.data import load
-from treevae.describe.walks import walk_draws, walk_samples
 from treevae.page.snapshot import snapshot
 from treevae.serve import connection, guard
 from treevae.serve.answers import Explorer
@@ -135,7 +134,7 @@ def test_generated_samples_are_the_models(client, model, node):
 
 def test_a_walk_is_the_models(client, model):
     drawn, sent = client.post("/api/walk", json={"seed": 4}).json(), client.post("/api/walk", json={"sample": 5}).json()
-    for answer, found in ((drawn, walk_draws(model, 1, 4)), (sent, walk_samples(model, X[5:6]))):
+    for answer, found in ((drawn, model.fitted_.walk_draws(1, 4)), (sent, model.fitted_.walk_samples(X[5:6]))):
         assert [leaf["leaf"] for leaf in answer["leaves"]] == [3, 4, 2]
         np.testing.assert_allclose([leaf["probability"] for leaf in answer["leaves"]], found.probability[0], rtol=1e-5)
         for leaf, image in zip(answer["leaves"], found.shown[0], strict=True):
@@ -456,7 +455,7 @@ def test_pictures_are_bounded_and_never_half_read(client):
 def test_a_picture_needs_a_model_of_pictures(table):
     model, _ = table
     with pytest.raises(PictureError, match="fitted on rows of 4 numbers"):
-        read_picture(b"", model._form, (0.0, 1.0))
+        read_picture(b"", model.fitted_.decides.form, (0.0, 1.0))
 
 
 # -- who may ask --------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The bundle: its numbers against predict, predict_proba and plain numpy; its size; all kinds of data."""
 
 import base64
+import copy
+import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -18,13 +20,13 @@ from treevae.describe.cards import FeatureCards
 from treevae.describe.naming import by_class, by_marks, feature_marks, numbered, word_marks
 from treevae.describe.placement import Standing, in_turn
 from treevae.describe.splits import difference_image, word_rows
-from treevae.describe.walks import walk_draws, walk_samples
 from treevae.model.elbo import TERMS
 from treevae.model.scoring import score_terms
 from treevae.page import facts
 from treevae.page.facts import DRAWS, LADDER
 from treevae.page.snapshot import Snapshot, snapshot
 from treevae.page.sprites import Sprites, png, reduced
+from treevae.training.events import EpochEnded
 
 X = (load_digits().images[:240] / 16).astype(np.float32)
 Y = load_digits().target[:240]
@@ -287,10 +289,10 @@ def test_names_tell_what_is_known() -> None:
 
 
 def test_walks_are_decoded_by_every_leaf(model: TreeVAE, bundle: dict) -> None:
-    walks = walk_draws(model, 5, random_state=3)
+    walks = model.fitted_.walk_draws(5, random_state=3)
     np.testing.assert_allclose(walks.shown, model.sample_all_leaves(5, random_state=3), atol=1e-6)
     np.testing.assert_allclose(walks.probability.sum(1), 1, atol=1e-5)
-    through = walk_samples(model, X[:9])
+    through = model.fitted_.walk_samples(X[:9])
     np.testing.assert_allclose(through.probability, model.predict_proba(X[:9]), atol=1e-6)
     mean = np.einsum("nl,nlhw->nhw", through.probability, through.shown)
     np.testing.assert_allclose(mean, model.reconstruct(X[:9], path="all"), atol=1e-5)
@@ -307,19 +309,10 @@ def test_history_has_the_epochs_and_the_ends_of_stages(model: TreeVAE, bundle: d
 
 
 def test_a_long_history_is_thinned_but_keeps_the_ends(model: TreeVAE) -> None:
-    event = {
-        "event": "EpochEnded",
-        "stage": "s",
-        "leaf": None,
-        "reconstruction": -1.0,
-        "kl_root": 0,
-        "kl_nodes": 0,
-        "kl_decisions": 0,
-    }
-    kept = model.history_
-    model.history_ = [event | {"epoch": i % 1000 + 1, "epochs": 1000} for i in range(3000)]
-    rows = snapshot(model, X, map_method="pca").bundle["history"]
-    model.history_ = kept
+    epochs = [EpochEnded("s", None, i % 1000 + 1, 1000, 1.0, 1e-3, -1.0, 0.0, 0.0, 0.0, 0.5) for i in range(3000)]
+    long = copy.copy(model)
+    long.fitted_ = dataclasses.replace(model.fitted_, history=tuple(epochs))
+    rows = snapshot(long, X, map_method="pca").bundle["history"]
     assert len(rows) < 420
     assert sum(row["epoch"] == 1000 for row in rows) == 3
 

@@ -11,7 +11,7 @@ from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.model.subtree import Subtree
 from treevae.training import choosing, loop
-from treevae.training.choosing import best_leaf, compare, prune, splittable
+from treevae.training.choosing import LEAF_RULES, Choices, compare, prune, splittable
 from treevae.training.events import (
     CandidatesCompared,
     EpochEnded,
@@ -20,11 +20,13 @@ from treevae.training.events import (
     TreeChanged,
 )
 from treevae.training.grove import Grove
-from treevae.training.growing import Task
+from treevae.training.growing import Given, Splits
+from treevae.training.growth import Task
 from treevae.training.loop import DivergedError, Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
 from treevae.training.plan import Plan, Stage
 from treevae.training.samples import Samples, over
+from treevae.training.terms import Contrast
 from treevae.tree import Tree
 
 ARCH = Architecture((5,), "mlp", "bernoulli", (3,) * 4, (8,) * 3)
@@ -41,7 +43,7 @@ def fixed_module(tree: Tree | None = None, arch: Architecture = ARCH) -> TreeVAE
 
 def grown(samples: Samples, plan: Plan, seed: int = 0, tree: Tree | None = None) -> list:
     """The events of one run."""
-    happened = Grove(ARCH, samples, plan, [seed], tree).events()
+    happened = Grove(ARCH, samples, plan, [seed], Given(tree) if tree is not None else None).events()
     return [event for _, event in filter(None, happened)]
 
 
@@ -73,7 +75,7 @@ def chosen(reach: list[list[float]], tree: Tree, n_levels: int = 4, **plan):
     n_effective, leaves = splittable(module, samples, plan)
     if n_effective >= plan.n_leaves or not leaves:
         return None
-    leaf = best_leaf(module, samples, leaves, "samples", seed=0)
+    leaf = LEAF_RULES["samples"](module, samples, leaves, 0)
     return leaf, leaves[leaf].tolist()
 
 
@@ -111,7 +113,7 @@ def test_the_rate_drops_once_in_the_final_stage(epochs):
 
 
 def test_contrastive_stages_start_with_some_kl_and_never_train_the_whole_tree():
-    plan = Plan.paper(contrastive_weight=100)
+    plan = Plan.paper(contrast=Contrast("both", 100.0))
     for stage in (plan.first, plan.subtree):
         assert [stage.kl_weight(e) for e in (0, 1, 98, 99, 149)] == pytest.approx([0.01, 0.02, 0.99, 1, 1])
     assert (plan.whole, plan.final) == (None, None)
@@ -205,7 +207,7 @@ def test_other_rules_take_the_leaf_with_most_loss(rule):
     module = TreeVAEModule(ARCH, [THREE], torch.Generator().manual_seed(3)).eval()
     samples = data()
     _, leaves = splittable(module, samples, tiny(batch_size=1))
-    found = best_leaf(module, samples, leaves, rule, seed=5)
+    found = LEAF_RULES[rule](module, samples, leaves, 5)
 
     nodes, generator, x = module.nodes, torch.Generator().manual_seed(5), samples.x[None]
     with torch.no_grad():
@@ -465,3 +467,42 @@ def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, n_init, m
         assert rest == told[so_far:]
         for ours, theirs in zip(end, weights, strict=True):
             assert_same_weights(ours, theirs)
+
+
+# -- what an experiment exchanges ---------------------------------------------------------------------------------
+
+
+def test_a_leaf_is_chosen_and_candidates_are_compared_as_an_experiment_says():
+    judged = []
+
+    def smallest(module, samples, leaves, seed):
+        return list(leaves)[-1]
+
+    def last(objective, samples, stage, leaf, seed, plan):
+        judged.append(leaf)
+        return dataclasses.replace(compare(objective, samples, stage, leaf, seed, plan), chosen=1)
+
+    choices = Choices(best_leaf=smallest, compare=last)
+    told, _ = story(Grove(ARCH, data(160), tiny(n_init=2, n_leaves=5), [0], Splits(choices)))
+    compared = [event for _, event in told if isinstance(event, CandidatesCompared)]
+    assert judged == [event.leaf for event in compared]
+    assert all(event.chosen == 1 for event in compared)
+    usual, _ = story(Grove(ARCH, data(160), tiny(n_init=2, n_leaves=5), [0]))
+    assert [event for _, event in usual if isinstance(event, LeafChosen)] != [
+        event for _, event in told if isinstance(event, LeafChosen)
+    ]
+
+
+def test_samples_of_a_subtree_weigh_what_an_experiment_says():
+    samples, module = data(), fixed_module()
+    subtree = Subtree.new(ARCH, module.bottom_up.d_dims, 1, 1, torch.Generator().manual_seed(1))
+    noise, index = None, torch.arange(40)[None]
+    told = {}
+    for name, weigh in (("reach", None), ("one", torch.zeros_like)):
+        objective = SubtreeOnSubset([module], [2], subtree.eval(), samples, [torch.arange(40)], weigh=weigh)
+        objective.hold_all()
+        noise = [torch.zeros(len(runs), 40, dim) for runs, dim in objective.noise_rows]
+        with torch.no_grad():
+            told[name] = objective.terms(index, noise).elbo.reconstruction
+    reach = module.reach(samples.x[:40])[:, 1]
+    torch.testing.assert_close(told["reach"][0], told["one"][0] * reach, rtol=1e-4, atol=1e-4)

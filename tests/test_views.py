@@ -20,8 +20,9 @@ from treevae.training.events import CandidatesCompared, EpochEnded, LeafChosen, 
 from treevae.training.grove import Grove
 from treevae.training.loop import Training
 from treevae.training.objectives import SubtreeOnSubset, WholeTree
-from treevae.training.plan import Contrast, Plan, Stage
+from treevae.training.plan import Plan, Stage
 from treevae.training.samples import Samples
+from treevae.training.terms import Contrast
 from treevae.training.views import Views
 from treevae.tree import Tree
 
@@ -38,13 +39,13 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
-def contrastive(**changes) -> Plan:
-    plan = Plan.paper(epochs=2, n_leaves=4, batch_size=16, contrastive_weight=10.0)
-    return dataclasses.replace(plan, **changes)
+def contrastive(weight: float = 10.0, variant: str = "both", **changes) -> Plan:
+    pull = Contrast(variant, weight) if weight > 0 else None
+    return dataclasses.replace(Plan.paper(epochs=2, n_leaves=4, batch_size=16, contrast=pull), **changes)
 
 
 def grove(plan: Plan, seeds: list[int], augment=noisy, budget: int | None = None, n: int = 160) -> Grove:
-    arch = PROJECTED if plan.contrastive_weight > 0 else ARCH
+    arch = PROJECTED if plan.first.terms else ARCH
     return Grove(arch, data(n, budget), plan, seeds, augment=augment)
 
 
@@ -147,14 +148,14 @@ def test_a_step_sees_other_views_than_the_one_before():
 
 
 def test_the_papers_contrastive_stages():
-    plan = Plan.paper(contrastive_weight=100.0, contrastive_loss="routers")
+    plan = Plan.paper(contrast=Contrast("routers", 100.0))
     assert (plan.first.epochs, plan.subtree.epochs, plan.whole, plan.final) == (150, 150, None, None)
-    assert (plan.contrastive_weight, plan.contrastive_loss) == (100.0, "routers")
+    assert plan.first.terms == plan.subtree.terms == (Contrast("routers", 100.0),)
     for stage in (plan.first, plan.subtree):
         weights = [stage.kl_weight(epoch - 1) for epoch in (1, 2, 50, 99, 100, 150)]
         assert weights == pytest.approx([0.01, 0.02, 0.5, 0.99, 1, 1])
         assert [stage.rate(e) for e in (0, 99, 100)] == pytest.approx([1e-3, 1e-3, 1e-4])
-    assert Plan.paper().contrastive_weight == 0
+    assert Plan.paper().first.terms == ()
 
 
 def test_a_contrastive_run_never_trains_the_whole_tree_again():
@@ -178,7 +179,7 @@ def test_a_step_sees_batch_size_rows(weight, rows, n_views, monkeypatch):
         seen.add((tuple(x.shape), tuple(self.held.shape)))
 
     monkeypatch.setattr(Views, "draw", draw)
-    plan = contrastive(contrastive_weight=weight, n_leaves=3)
+    plan = contrastive(weight, n_leaves=3)
     list(grove(plan, [0]).events())
     assert seen == {((1, rows, 5), (1, n_views * rows, 5))}
 
@@ -226,7 +227,7 @@ def test_a_step_minimises_the_elbo_and_the_contrastive_loss(variant):
         module = TreeVAEModule(arch, [THREE], torch.Generator().manual_seed(0))
         twin = Twin(module.train())
         projections = [plain(part, 0) for part in module.bottom_up.projections]
-    step = Watched(WholeTree(module, samples, Views(noisy, (5,), 2), Contrast(variant, 10.0)), samples)
+    step = Watched(WholeTree(module, samples, Views(noisy, (5,), 2), [Contrast(variant, 10.0)]), samples)
     assert step.x.shape == (18, 5)
 
     kl_root, below = twin.elbo(step.x, noise_by_node(module, step.noise))
@@ -268,7 +269,7 @@ def test_a_step_of_a_subtree_minimises_its_share_and_the_contrast_of_its_router(
             grown = TreeVAEModule(PROJECTED, [THREE], torch.Generator().manual_seed(0)).eval()
             grown.attach(leaf, subtree, candidate)
             twins.append(Twin(grown))
-        views, contrast = Views(noisy, (5,), 2), Contrast("both", 10.0)
+        views, contrast = Views(noisy, (5,), 2), [Contrast("both", 10.0)]
         objective = SubtreeOnSubset([module], [leaf], subtree, samples, [torch.arange(9)], views, contrast)
     step = Watched(objective, samples)
     path = module.path_to(leaf)
@@ -302,7 +303,7 @@ def test_a_step_of_a_subtree_minimises_its_share_and_the_contrast_of_its_router(
 def test_training_pulls_views_together():
     samples = data(160)
     module = TreeVAEModule(PROJECTED, [Tree().split(0)], torch.Generator().manual_seed(0))
-    objective = WholeTree(module, samples, Views(noisy, (5,), 2), Contrast("bottom_up", 10.0))
+    objective = WholeTree(module, samples, Views(noisy, (5,), 2), [Contrast("bottom_up", 10.0)])
     stage = Stage("s", 8, kl_step=0.0, learning_rate=3e-3, drop_after=99)
     done = [d.means["contrast_bottom_up"] for d in Training(objective, samples, stage, 32, [0]).run() if d]
     assert done[-1] < done[0] - 0.1
@@ -336,7 +337,7 @@ def test_projections_are_trained_with_the_first_tree_and_frozen_like_all_else_la
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_trains_and_tells_its_parts(variant):
     n_projections = {"both": 4, "bottom_up": 4, "encoder": 1}.get(variant, 0)
-    arch, plan = dataclasses.replace(ARCH, n_projections=n_projections), contrastive(contrastive_loss=variant)
+    arch, plan = dataclasses.replace(ARCH, n_projections=n_projections), contrastive(variant=variant)
     told, _ = story(Grove(arch, data(80), plan, [0], augment=noisy))
     epochs = [event for _, event in told if isinstance(event, EpochEnded)]
     assert {event.stage for event in epochs} == {"first tree", "subtree"}
@@ -347,7 +348,7 @@ def test_every_variant_trains_and_tells_its_parts(variant):
 
 
 def test_without_a_contrastive_loss_no_parts_are_told():
-    told, _ = story(grove(dataclasses.replace(contrastive(contrastive_weight=0.0), n_leaves=2), [0]))
+    told, _ = story(grove(contrastive(0.0, n_leaves=2), [0]))
     event = next(event for _, event in told if isinstance(event, EpochEnded))
     assert (event.contrast_bottom_up, event.contrast_routers) == (None, None)
 

@@ -1,4 +1,4 @@
-"""One fit from start to end: events become a history and a progress bar, and the state is saved while it runs."""
+"""One fit from start to end: runs trained side by side, listened to, saved while they run; then they are models."""
 
 from __future__ import annotations
 
@@ -6,30 +6,149 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral
 from typing import Any, Generic, Protocol, TypeVar
 
+from sklearn.utils import check_random_state
 from torch import Tensor
 
-from .progress import Progress
+from .fitted import Fitted, winners
+from .listening import Listener
+from .preparing import Prepared
 from .storage.states import ChangedRunError, Every, RunFolder, State, check_same
 from .storage.tensors import ModelFileError
+from .training.adam import give_back
+from .training.choosing import Choices
 from .training.engine import keep_memory
-from .training.events import Event, TreeChanged
+from .training.events import Event
+from .training.grove import Grove
+from .training.growing import Given, Splits
+from .training.loop import out_of_memory
+from .training.plan import Plan
+from .training.samples import Samples, over
 
 log = logging.getLogger("treevae")
 SHARE = 0.01  # of the time that writing states may take
+Folder = str | os.PathLike[str] | RunFolder
 
 
-def run_folder(path: str | os.PathLike[str], save_every: float) -> RunFolder:
-    """A folder for the state of a fit."""
-    return RunFolder(path, Every(save_every, SHARE))
+class NoTreeError(RuntimeError):
+    """A fit was stopped before it had a tree."""
 
 
-class Growing(Protocol):
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a fit; ``fitted`` has the model of each run so far, None where there is none yet."""
+
+    def __init__(self, fitted: list[Fitted | None]) -> None:
+        super().__init__()
+        self.fitted = fitted
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Where the randomness of each run comes from."""
+
+    random_states: tuple[Any, ...]  # as the user gave them
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, random_states: Sequence[Any]) -> Seeds:
+        """Of runs with these random states."""
+        drawn = (int(check_random_state(state).randint(2**31 - 1)) for state in random_states)
+        return cls(tuple(random_states), tuple(drawn))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the same would be drawn again."""
+        return all(isinstance(state, Integral) for state in self.random_states)
+
+
+def fit_trees(
+    prepared: Prepared,
+    plan: Plan,
+    seeds: Seeds,
+    run: Folder | None = None,
+    listener: Listener | None = None,
+    *,
+    save_every: float = 30.0,
+    choices: Choices | None = None,
+    fast: bool = True,
+) -> list[Fitted]:
+    """A fitted model for each seed, all trained side by side.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The samples, and what is fitted to them.
+    plan : Plan
+        The stages.
+    seeds : Seeds
+        One for each model.
+    run : path or RunFolder, optional
+        The folder for the state of training; a state that is there is gone on from.
+    listener : Listener, optional
+        Hears what happens, and may end the fit.
+    save_every : float
+        Least seconds between two states.
+    choices : Choices, optional
+        What an experiment exchanges.
+    fast : bool
+        Whether products on a GPU may be rounded for speed.
+
+    Raises
+    ------
+    NoTreeError
+        The listener ended the fit before there was a tree.
+    Interrupted
+        Ctrl-C, with the models so far.
+    """
+    samples = Samples(prepared.x, prepared.device, largest=prepared.arch.largest_activation)
+    choices, listener = choices or Choices(), listener or Listener()
+    start = Splits(choices) if prepared.tree is None else Given(prepared.tree, choices)
+    make = partial(Grove, prepared.arch, samples, plan, start=start, augment=prepared.augment, fast=fast)
+    fitting = Fitting(make, seeds, {} if run is None else prepared.identity(), listener)
+
+    def kept() -> list[Fitted | None]:
+        """The models so far."""
+        modules = [None] * len(seeds.numbers) if fitting.runs is None else fitting.runs.modules
+        told = zip(modules, listener.histories, listener.seconds, strict=True)
+        models: list[Fitted | None] = []
+        for module, history, seconds in told:
+            if module is None:
+                models.append(None)
+                continue
+            give_back(module)
+            labels = over(module, samples, winners(module)).cpu().numpy()
+            about = (prepared.decides, labels, tuple(history), tuple(seconds), prepared.names, prepared.kind)
+            models.append(Fitted(module.eval(), plan, *about))
+        return models
+
+    try:
+        fitting.run(run, save_every)
+    except KeyboardInterrupt as error:
+        raise Interrupted(kept()) from error
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        raise MemoryError(
+            f"out of memory: a step has {plan.batch_size} samples (batch_size) in each of "
+            f"{len(seeds.numbers) * plan.n_init} trees (n_init={plan.n_init}, seeds: {len(seeds.numbers)}); fewer take "
+            "less"
+        ) from error
+    models = [model for model in kept() if model is not None]
+    if bare := len(seeds.numbers) - len(models):
+        raise NoTreeError(
+            f"callback ended the fit before there was a tree, in {bare} of {len(seeds.numbers)} models; let it wait "
+            "for the first TreeChanged event (of each seed) before it returns False"
+        )
+    return models
+
+
+class Runs(Protocol):
     """Runs in the making, as a :class:`~treevae.training.grove.Grove`."""
 
     def events(self) -> Iterator[tuple[int, Event] | None]:
@@ -42,81 +161,71 @@ class Growing(Protocol):
         """Stand where another one of the same kind stood."""
 
 
-G = TypeVar("G", bound=Growing)
+R = TypeVar("R", bound=Runs)
 
 
-class Fitting(Generic[G]):
-    """Runs that are fitted side by side, one for each seed.
+class Fitting(Generic[R]):
+    """Trains runs side by side, one for each seed, and saves their state.
 
     Parameters
     ----------
     make : callable
         Makes the runs of some seeds, which can be trained and whose state can be saved.
-    seeds : sequence of int
+    seeds : Seeds
         One for each run.
     identity : dict
         What must not change when a fit goes on: JSON-able parameters and a fingerprint of the data.
-    verbose : bool
-        Show a progress bar.
+    listener : Listener
+        Hears what happens.
 
     Attributes
     ----------
-    growing : Growing or None
-        The runs; None before :meth:`run` has made them.
-    histories : list of list of dict
-        What happened in each run so far.
-    seconds : list of list of float
-        When each entry of the histories was made, in seconds of fitting, earlier parts of an interrupted fit included.
+    runs : Runs or None
+        None before :meth:`run` has made them.
     """
 
     def __init__(
-        self,
-        make: Callable[[Sequence[int]], G],
-        seeds: Sequence[int],
-        identity: dict[str, Any],
-        verbose: bool,
+        self, make: Callable[[Sequence[int]], R], seeds: Seeds, identity: dict[str, Any], listener: Listener
     ) -> None:
-        self._make, self._identity, self._verbose = make, identity, verbose
-        self._seeds = list(seeds)
-        self.growing: G | None = None
-        self.histories: list[list[dict[str, Any]]] = [[] for _ in seeds]
-        self.seconds: list[list[float]] = [[] for _ in seeds]
-        self._began = time.perf_counter()
+        self._make, self._identity, self._seeds, self._listener = make, identity, seeds, listener
+        self.runs: R | None = None
+        listener.begin(seeds.random_states)
 
-    def run(self, folder: str | os.PathLike[str] | RunFolder | None, save_every: float, fixed_seeds: bool) -> None:
+    def run(self, folder: Folder | None, save_every: float) -> None:
         """Fit to the end, from the beginning or from the state that the folder holds; it may be locked already.
 
-        Without ``fixed_seeds`` the seeds of a state found there are taken instead of those given. An interrupt
-        (Ctrl-C) is passed on; with a folder, once the state is saved there.
+        Where seeds are not fixed, those of a state found there are taken instead. An interrupt (Ctrl-C) is passed on;
+        with a folder, once the state is saved there.
         """
         keep_memory()
         if folder is None:
-            self.growing = self._make(self._seeds)
-            self._grow(self.growing, None, lambda: False)
+            self.runs = self._make(self._seeds.numbers)
+            self._train(self.runs, None, lambda: False)
             return
         with ExitStack() as stack:
             states = folder if isinstance(folder, RunFolder) else stack.enter_context(run_folder(folder, save_every))
             interrupted = stack.enter_context(_interrupts())
             found = states.load()
             if found is not None:
-                self._check_same(found, fixed_seeds)
-            self.growing = growing = self._make(self._seeds)
+                self._check_same(found)
+            self.runs = runs = self._make(self._seeds.numbers)
             if found is not None:
-                self._restore(growing, found)
-            self._save(growing, states)  # a folder that cannot be written is found out now, not after hours
-            self._grow(growing, states, interrupted)
-            self._try_to_save(growing, states)
+                self._restore(runs, found)
+            self._save(runs, states)  # a folder that cannot be written is found out now, not after hours
+            self._train(runs, states, interrupted)
+            self._try_to_save(runs, states)
             if interrupted():  # after the last pause: what was fitted is whole, but the caller wants to stop
                 raise KeyboardInterrupt
 
-    def _check_same(self, found: State, fixed_seeds: bool) -> None:
+    def _check_same(self, found: State) -> None:
         """Raise unless a state is of this run; take its seeds if none were asked for."""
         seeds, identity = found.about.get("seeds"), found.about.get("identity")
         if not isinstance(identity, dict) or not isinstance(seeds, list):
             raise ModelFileError(f"{found.path} does not say which run it is the state of")
-        if not fixed_seeds and len(seeds) == len(self._seeds) and all(type(seed) is int for seed in seeds):
-            self._seeds = list(seeds)
-        now = self._identity | {"seeds (drawn from random_state)": self._seeds}
+        n = len(self._seeds.numbers)
+        if not self._seeds.fixed and len(seeds) == n and all(type(seed) is int for seed in seeds):
+            self._seeds = replace(self._seeds, numbers=tuple(seeds))
+        now = self._identity | {"seeds (drawn from random_state)": list(self._seeds.numbers)}
         kind, ours = identity.get("model"), now.get("model")
         if kind is None:  # earlier versions did not tell
             now.pop("model", None)
@@ -127,57 +236,49 @@ class Fitting(Generic[G]):
             )
         check_same(identity | {"seeds (drawn from random_state)": seeds}, now, found.path.parent)
 
-    def _restore(self, growing: G, found: State) -> None:
+    def _restore(self, runs: R, found: State) -> None:
         try:
-            growing.restore(found.about["grove"], found.tensors)
-            self.histories = self._one_for_each(found.about["histories"])
-            self.seconds = self._one_for_each(found.about["seconds"])
-            self._began = time.perf_counter() - float(found.about["spent"])
+            runs.restore(found.about["grove"], found.tensors)
+            self._listener.restore(found.about)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
             raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
         log.info("going on from %s", found.path)
 
-    def _one_for_each(self, lists: Any) -> list[Any]:
-        """A copy of the lists of all runs."""
-        if len(lists) != len(self._seeds) or not all(isinstance(of_run, list) for of_run in lists):
-            raise ValueError(f"it does not have a list for each of {len(self._seeds)} runs")
-        return [list(of_run) for of_run in lists]
-
-    def _grow(self, growing: G, states: RunFolder | None, interrupted: Any) -> None:
-        with Progress(self._verbose, len(self._seeds)) as progress:
-            for happened in growing.events():
-                if happened is not None:
-                    run, event = happened
-                    progress.show(event, run)
-                    self.histories[run].append(_record(event))
-                    self.seconds[run].append(round(time.perf_counter() - self._began, 3))
-                elif states is not None and (interrupted() or states.due()):
-                    self._try_to_save(growing, states)
+    def _train(self, runs: R, states: RunFolder | None, interrupted: Callable[[], bool]) -> None:
+        """Train to the end, or until somebody has had enough; a state to be saved waits for the next pause."""
+        with self._listener.showing():
+            for told in runs.events():
+                if told is not None:
+                    self._listener.hear(*told)
+                    if states is None and not self._listener.wants_more:
+                        return
+                elif states is not None and (interrupted() or not self._listener.wants_more or states.due()):
+                    self._try_to_save(runs, states)
                     if interrupted():
                         raise KeyboardInterrupt
+                    if not self._listener.wants_more:
+                        return
 
-    def _try_to_save(self, growing: G, states: RunFolder) -> None:
+    def _try_to_save(self, runs: R, states: RunFolder) -> None:
         """Save; where that fails, training is worth more than its state, and goes on."""
         try:
-            self._save(growing, states)
+            self._save(runs, states)
         except OSError as error:
             log.warning("the state of training was not saved: %s", error)
 
-    def _save(self, growing: G, states: RunFolder) -> None:
-        about, tensors = growing.state()
-        whole = {
-            "identity": self._identity,
-            "seeds": self._seeds,
-            "grove": about,
-            "histories": self.histories,
-            "seconds": self.seconds,
-            "spent": time.perf_counter() - self._began,
-        }
-        states.save(whole, tensors)
+    def _save(self, runs: R, states: RunFolder) -> None:
+        about, tensors = runs.state()
+        whole = {"identity": self._identity, "seeds": list(self._seeds.numbers), "grove": about}
+        states.save(whole | self._listener.state(), tensors)
+
+
+def run_folder(path: str | os.PathLike[str], save_every: float) -> RunFolder:
+    """A folder for the state of a fit."""
+    return RunFolder(path, Every(save_every, SHARE))
 
 
 @contextmanager
-def _interrupts() -> Iterator[Any]:
+def _interrupts() -> Iterator[Callable[[], bool]]:
     """Inside, a first Ctrl-C is only noted, so that a state can be saved; a second one interrupts as ever."""
     noted = threading.Event()
     in_main = threading.current_thread() is threading.main_thread()  # only there may signals be handled
@@ -194,11 +295,3 @@ def _interrupts() -> Iterator[Any]:
         before = signal.signal(signal.SIGINT, note)
         stack.callback(signal.signal, signal.SIGINT, before)
         yield noted.is_set
-
-
-def _record(event: Event) -> dict[str, Any]:
-    """An event as a JSON-able dict."""
-    if isinstance(event, TreeChanged):
-        return {"event": "TreeChanged", "tree": event.tree.to_json()}
-    told = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(event).items()}
-    return {"event": type(event).__name__, **told}

@@ -16,7 +16,9 @@ from .model.contrastive import VARIANTS
 from .model.likelihoods import LIKELIHOODS
 from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
 from .model.stack import LAYER_DEFAULTS
-from .training.plan import LEAF_RULES
+from .training.choosing import LEAF_RULES
+from .training.plan import Plan
+from .training.terms import Contrast
 from .tree import Tree
 
 LARGEST_SEED = 2**32 - 1  # that NumPy takes
@@ -25,7 +27,7 @@ CHOICES = {
     "likelihood": ("auto", *LIKELIHOODS),
     "network": ("auto", *NETWORKS),
     "layer_defaults": tuple(LAYER_DEFAULTS),
-    "leaf_rule": LEAF_RULES,
+    "leaf_rule": tuple(LEAF_RULES),
     "contrastive_loss": VARIANTS,
 }
 
@@ -106,6 +108,46 @@ def device_of(name: Any) -> torch.device:
     except (RuntimeError, AssertionError, TypeError) as error:  # an unknown name; a torch built without it; no name
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used: {reason}. Use 'auto' or 'cpu'") from error
+
+
+def plain(value: Any) -> Any:
+    """A parameter as a JSON-able value; a RandomState cannot be written and becomes None."""
+    if isinstance(value, Tree):
+        return value.to_json()
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, torch.device):
+        return str(value)
+    if callable(value):  # an augmentation of the user's own cannot be written either; one of ours is its name
+        return next((name for name, ours in AUGMENTATIONS.items() if ours is value), None)
+    return [plain(part) for part in value] if isinstance(value, list | tuple | np.ndarray) else value
+
+
+def batch_rows(given: Mapping[str, Any], n_samples: int) -> int:
+    """Rows in a training step, so few that small data can be split too."""
+    least = 2 if given["contrastive_weight"] == 0 else 4  # two samples, in two views each
+    return max(least, min(int(given["batch_size"]), n_samples // 10))
+
+
+def contrast_of(given: Mapping[str, Any]) -> Contrast | None:
+    """The contrastive loss that is asked for, if it counts."""
+    weight = float(given["contrastive_weight"])
+    return Contrast(given["contrastive_loss"], weight) if weight > 0 else None
+
+
+def plan_of(given: Mapping[str, Any], n_samples: int) -> Plan:
+    """The stages of growing a tree on so many samples."""
+    return Plan.paper(
+        int(given["epochs"]),
+        int(given["n_leaves"]),
+        batch_rows(given, n_samples),
+        int(given["n_init"]),
+        given["leaf_rule"],
+        float(given["learning_rate"]),
+        contrast_of(given),
+    )
 
 
 def architecture(given: Mapping[str, Any], form: InputForm, X: np.ndarray) -> Architecture:

@@ -1,7 +1,8 @@
-"""What a fit is given, made ready for it: samples as a model sees them, their form, networks and units; or an error."""
+"""What a fit is given, made ready for it, or an error. The only place that knows in what types users give samples."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,63 +10,82 @@ from typing import Any
 import numpy as np
 import torch
 
-from .data.arrays import InputForm, read
+from .data.arrays import InputForm, read, stand_in
+from .data.aspect import Aspect
 from .data.augment import AUGMENTATIONS
-from .data.units import Units
 from .model.networks import Architecture
-from .parameters import architecture, check_parameters, device_of
-from .saving import plain
+from .parameters import architecture, batch_rows, check_parameters, device_of, plain
 from .storage.states import fingerprint
 from .training.views import Augment, Views, check_that_views_differ
+from .tree import Tree
 
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 MAY_CHANGE = ("device", "verbose", "random_state")  # when a fit goes on
+LOUD = 0.95  # of the variance in one of several features that vary: a sign of other units
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
-    """All that a fit needs to know of its samples."""
+    """All that a fit needs to know of its samples and of what it is told about them."""
 
-    X: np.ndarray  # as a matrix, (samples, features), in the user's units
-    form: InputForm
-    arch: Architecture
-    units: Units
-    x: torch.Tensor  # as the model sees them
-    views: torch.Tensor | None  # of the first samples, where they are augmented
     kind: str  # of the model that is fitted
+    parameters: Mapping[str, Any]  # a TreeVAE's, by name
+    X: np.ndarray  # as a matrix, (samples, features), in the user's units
+    names: tuple[str, ...]  # of the features, where X was a frame with string column names
+    decides: Aspect  # what the bottom-up reads, and the tree is grown by
+    arch: Architecture
+    x: torch.Tensor  # as the model sees them
+    tried: torch.Tensor | None  # views of the first samples, where they are augmented
 
-    def identity(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def device(self) -> torch.device:
+        """Where it is fitted."""
+        return device_of(self.parameters["device"])
+
+    @property
+    def tree(self) -> Tree | None:
+        """The tree that is trained as it is, if one is given."""
+        return self.parameters["tree"]
+
+    @property
+    def augment(self) -> Augment | None:
+        """What makes the views that a step sees."""
+        return augmentation_of(self.parameters["augment"])
+
+    def identity(self) -> dict[str, Any]:
         """What must not change when a fit goes on: model and parameters, the data, and what is done to them."""
-        kept = {name: plain(value) for name, value in parameters.items() if name not in MAY_CHANGE}
-        data = {"data": fingerprint(self.X), "form": self.form.to_dict()}
+        kept = {name: plain(value) for name, value in self.parameters.items() if name not in MAY_CHANGE}
+        data = {"data": fingerprint(self.X), "form": self.decides.form.to_dict()}
         identity = {"model": self.kind, "parameters": kept, **data}
-        if callable(parameters["augment"]):  # it has no name that says what it does; what it does is
-            assert self.views is not None
-            identity["augment"] = fingerprint(self.views.cpu().numpy())
+        if callable(self.parameters["augment"]):  # it has no name that says what it does; what it does is
+            assert self.tried is not None
+            identity["augment"] = fingerprint(self.tried.cpu().numpy())
         return identity
 
 
-def prepare(reader: Any, parameters: Mapping[str, Any], X: Any, learnt_variance: bool = True) -> Prepared:
+def prepare(kind: str, parameters: Mapping[str, Any], X: Any, learnt_variance: bool = True) -> Prepared:
     """X made ready for a fit with a TreeVAE's parameters, by name; raises what would go wrong hours later.
 
     Parameters
     ----------
-    reader : estimator
-        Of the kind that is fitted; learns the number and the names of the features.
+    kind : str
+        What is fitted, as messages call it.
     learnt_variance
         Whether a Gaussian that is chosen for the data may have one; else sigma is 1.
     """
     check_parameters(parameters)
-    X, form = read(reader, X, None, parameters["likelihood"].startswith("gaussian"))
-    arch = architecture(parameters, form, X)
+    reader = stand_in(kind)
+    matrix, form = read(reader, X, None, parameters["likelihood"].startswith("gaussian"))
+    arch = architecture(parameters, form, matrix)
     if arch.likelihood == "gaussian_learnt" and not learnt_variance:
         arch = replace(arch, likelihood="gaussian")
-    units = Units.of(form, arch.likelihood, X)
-    x = units.to_model(X, arch.likelihood)
+    decides = Aspect.of(form, arch.likelihood, matrix)
+    x = decides.to_model(matrix)
     if all(bool((part == x[0]).all()) for part in x.split(SAMPLES_AT_ONCE)):
         raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")
-    views = None if parameters["augment"] is None else _tried_views(parameters, x, form, arch.likelihood)
-    return Prepared(X, form, arch, units, x, views, type(reader).__name__)
+    tried = None if parameters["augment"] is None else _tried_views(parameters, x, form, arch.likelihood)
+    names = tuple(getattr(reader, "feature_names_in_", ()))
+    return Prepared(kind, dict(parameters), matrix, names, decides, arch, x, tried)
 
 
 def augmentation_of(augment: str | Augment | None) -> Augment | None:
@@ -73,10 +93,19 @@ def augmentation_of(augment: str | Augment | None) -> Augment | None:
     return AUGMENTATIONS[augment] if isinstance(augment, str) else augment
 
 
-def batch_rows(parameters: Mapping[str, Any], n_samples: int) -> int:
-    """Rows in a training step, so few that small data can be split too."""
-    least = 2 if parameters["contrastive_weight"] == 0 else 4  # two samples, in two views each
-    return max(least, min(int(parameters["batch_size"]), n_samples // 10))
+def warn_of_other_units(prepared: Prepared, stacklevel: int) -> None:
+    """Warn where one feature of vectors is all that a tree will see."""
+    if prepared.decides.form.is_image or prepared.arch.likelihood != "gaussian_learnt":
+        return
+    shares = prepared.decides.units.shares(prepared.X)
+    loud = int(shares.argmax())
+    if shares[loud] > LOUD and np.count_nonzero(shares) > 2:
+        name = repr(prepared.names[loud]) if prepared.names else loud
+        warnings.warn(
+            f"feature {name} has {shares[loud]:.1%} of the variance of X, so that a tree sees little else; where "
+            "features have different units, scale them first, as scikit-learn's StandardScaler does",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _tried_views(parameters: Mapping[str, Any], x: torch.Tensor, form: InputForm, likelihood: str) -> torch.Tensor:

@@ -3,77 +3,69 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from .data.arrays import InputForm
-from .data.augment import AUGMENTATIONS
+from .data.aspect import Aspect
 from .data.units import Units
+from .fitted import Fitted
 from .model.module import TreeVAEModule, weight_shapes
 from .model.networks import Architecture
+from .parameters import device_of, plain
 from .storage import tensors as files
-from .training.events import EpochEnded
-from .training.plan import Plan, Stage
+from .training import events
+from .training.events import Event
+from .training.plan import Plan
 from .tree import Tree
 
+M = TypeVar("M")
 SAVED = {  # entries of a saved model; those of treevae 0.1.0 have no seconds
     *("parameters", "architecture", "tree", "form", "plan", "history", "seconds", "scale", "feature_names"),
 }
-GONE = {"candidate_rule", "held_out", "repairs"}  # what plans of earlier versions had, and no result depends on now
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """What a fit found; with the parameters it is all that a file holds."""
-
-    module: TreeVAEModule
-    plan: Plan
-    labels: np.ndarray
-    history: list[dict[str, Any]]
-    seconds: list[float]
-    form: InputForm
-    units: Units
-    feature_names: Sequence[str] = ()  # where X was a frame with string column names
-
-
-def write(path: str | os.PathLike[str], parameters: dict[str, Any], found: Fitted) -> None:
-    """Write a model to one safetensors file."""
+def write(path: str | os.PathLike[str], parameters: dict[str, Any], model: Fitted) -> None:
+    """Write a model, and the parameters it was fitted with, to one safetensors file."""
+    aspect = model.decides
     about = {
         "parameters": {name: plain(value) for name, value in parameters.items()},
-        "architecture": found.module.arch.to_dict(),
-        "tree": found.module.tree.to_json(),
-        "form": found.form.to_dict(),
-        "plan": asdict(found.plan),
-        "history": found.history,
-        "seconds": found.seconds,
-        "scale": found.units.scale,
-        "feature_names": [str(name) for name in found.feature_names],
+        "architecture": model.module.arch.to_dict(),
+        "tree": model.tree.to_json(),
+        "form": aspect.form.to_dict(),
+        "plan": model.plan.to_dict(),
+        "history": [event.to_dict() for event in model.history],
+        "seconds": list(model.seconds),
+        "scale": aspect.units.scale,
+        "feature_names": list(model.names),
     }
-    tensors = {f"module.{name}": value for name, value in found.module.state_dict().items()}
-    tensors |= {"labels": torch.from_numpy(found.labels), "shift": torch.from_numpy(found.units.shift)}
+    tensors = {f"module.{name}": value for name, value in model.module.state_dict().items()}
+    tensors |= {"labels": torch.from_numpy(model.labels), "shift": torch.from_numpy(aspect.units.shift)}
     files.write(path, about, tensors)
 
 
-def plain(value: Any) -> Any:
-    """A parameter as a JSON-able value; a RandomState cannot be written and becomes None."""
-    if isinstance(value, Tree):
-        return value.to_json()
-    if isinstance(value, np.random.RandomState):
-        return None
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, torch.device):
-        return str(value)
-    if callable(value):  # an augmentation of the user's own cannot be written either; one of ours is its name
-        return next((name for name, ours in AUGMENTATIONS.items() if ours is value), None)
-    return [plain(part) for part in value] if isinstance(value, list | tuple | np.ndarray) else value
+def read(path: str | os.PathLike[str], device: str, make: Callable[..., M]) -> tuple[M, Fitted]:
+    """What is made of the parameters in a file, and the model there, on a device.
+
+    Raises
+    ------
+    ModelFileError
+        The file is foreign, cut short, inconsistent, or was written by a newer treevae. Reading never runs code.
+    FileNotFoundError
+        There is none.
+    """
+    about, tensors = files.read(path)
+    where = device_of(device)  # an unusable device is not the file's fault
+    try:
+        return make(**_restored_parameters(about) | {"device": device}), _restored(about, tensors, where)
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
+        raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
 
 
-def restored_parameters(about: dict[str, Any]) -> dict[str, Any]:
+def _restored_parameters(about: dict[str, Any]) -> dict[str, Any]:
     """The parameters that a file tells; it may tell nothing that is unknown."""
     if unknown := about.keys() - SAVED:
         raise ValueError(f"unknown entries {sorted(unknown)}")
@@ -83,13 +75,11 @@ def restored_parameters(about: dict[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def restored_fit(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: torch.device) -> Fitted:
+def _restored(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: torch.device) -> Fitted:
     """What was fitted, from what a file tells; sizes are compared before there is room made for them."""
     arch = files.rebuild(Architecture, about["architecture"])
     form = files.rebuild(InputForm, about["form"])
-    told = {name: part for name, part in about["plan"].items() if name not in GONE}
-    stages = {name: files.rebuild(Stage, part) for name, part in told.items() if isinstance(part, dict)}
-    plan = files.rebuild(Plan, told | stages)
+    plan = Plan.from_dict(about["plan"])
     history, seconds = _checked_history(about["history"], about.get("seconds", []))
     tree = Tree.from_json(about["tree"])
     labels = _checked_labels(tensors.pop("labels").numpy(), len(tree.leaves))
@@ -104,18 +94,15 @@ def restored_fit(about: dict[str, Any], tensors: dict[str, torch.Tensor], device
     files.check_weights(weights, weight_shapes(arch, tree))
     module = TreeVAEModule(arch, [tree], torch.Generator())
     module.load_state_dict(weights)
-    return Fitted(module.to(device).eval(), plan, labels, history, seconds, form, units, names)
+    aspect = Aspect(form, units, arch.likelihood)
+    return Fitted(module.to(device).eval(), plan, aspect, labels, history, seconds, tuple(names))
 
 
-def _checked_history(history: Any, seconds: Any) -> tuple[list[dict[str, Any]], list[float]]:
+def _checked_history(history: Any, seconds: Any) -> tuple[tuple[Event, ...], tuple[float, ...]]:
     """What happened in training and when, if it is told as ``TreeVAE.history_`` tells it."""
-    epoch = {field.name for field in fields(EpochEnded) if field.default is MISSING}
-    for entry in history:
-        if not isinstance(entry["event"], str) or (entry["event"] == "EpochEnded" and not epoch <= entry.keys()):
-            raise ValueError("the history has an entry that is no event of training")
     if not isinstance(history, list) or not isinstance(seconds, list) or len(seconds) not in (0, len(history)):
         raise ValueError("the history and its seconds are not lists of the same length")
-    return history, seconds
+    return tuple(events.from_dict(entry) for entry in history), tuple(seconds)
 
 
 def _checked_labels(labels: np.ndarray, n_leaves: int) -> np.ndarray:

@@ -32,7 +32,7 @@ from loaders import LOADERS
 from watching import MEMORY, OUTCOMES, OWN_FAULT, PATIENCE, SECONDS, Tally, run
 
 from treevae import __version__
-from treevae.experiments.records import source
+from treevae.records import source
 
 LIBRARIES = ("torch", "numpy", "safetensors", "pandas", "pyarrow", "pillow")
 

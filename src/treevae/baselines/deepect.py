@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import warnings
+from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.arrays import hand_over, read
-from ..estimator import SampleTags, TreeVAE
-from ..fitting import Fitting
-from ..parameters import check_save_every, device_of, number, whole_number
-from ..preparing import augmentation_of, prepare
+from ..base import SampleTags
+from ..data.arrays import learn
+from ..estimator import TreeVAE
+from ..fitting import Fitting, Folder, Seeds
+from ..listening import Callback, Listener
+from ..parameters import check_save_every, number, whole_number
+from ..preparing import prepare
 from ..training.adam import give_back
 from ..training.plan import Stage
 from ..training.samples import LIGHT_CHUNK, Samples, over
@@ -128,29 +128,35 @@ class DeepECT(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: Any = None, *, checkpoint: str | os.PathLike[str] | None = None, save_every: float = 30.0
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        checkpoint: Folder | None = None,
+        save_every: float = 30.0,
+        callback: Callback | None = None,
     ) -> DeepECT:
         """Train the autoencoder, grow the tree on X and return self; as :meth:`TreeVAE.fit`, ``y`` is ignored."""
         check_save_every(save_every)
-        reader = clone(self)  # an earlier fit stays whole until this one ends
-        ready = prepare(reader, self._as_for_treevae(), X, learnt_variance=False)
-        identity = {} if checkpoint is None else ready.identity(self.get_params(deep=False))
-        samples = Samples(ready.x, device_of(self.device), largest=ready.arch.largest_activation)
-        make = partial(EmbeddedGrowth, ready.arch, samples, self._schedule(), augmentation_of(self.augment))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        fitting = Fitting(make, [seed], identity, self.verbose)
-        fitting.run(checkpoint, save_every, isinstance(self.random_state, Integral))
+        prepared = prepare(type(self).__name__, self._as_for_treevae(), X, learnt_variance=False)
+        arch, listener = prepared.arch, Listener(self.verbose, callback)
+        samples = Samples(prepared.x, prepared.device, largest=arch.largest_activation)
+        make = partial(EmbeddedGrowth, arch, samples, self._schedule(), prepared.augment)
+        identity = {} if checkpoint is None else replace(prepared, parameters=self.get_params(deep=False)).identity()
+        fitting = Fitting(make, Seeds.of([self.random_state]), identity, listener)
+        fitting.run(checkpoint, save_every)
 
-        growth = fitting.growing
+        growth = fitting.runs
         assert growth is not None
         module, leaves = growth.module, growth.module.leaves
         give_back(module)
-        self._form, self._units, self.module_ = ready.form, ready.units, module.eval()
-        (self.history_,), (self.seconds_,) = fitting.histories, fitting.seconds
+        self._aspect, self.module_ = prepared.decides, module.eval()
+        (history,), (self.seconds_,) = listener.histories, listener.seconds
+        self.history_ = [event.to_dict() for event in history]
         self.tree_: Tree = leaves.tree
         self.centres_: np.ndarray = leaves.in_order(leaves.centres).cpu().numpy()
         self.labels_: np.ndarray = growth.labels().cpu().numpy()
-        hand_over(reader, self)
+        learn(self, prepared.decides.n_features, prepared.names)
         if len(self.tree_.leaves) < self.n_clusters:
             warnings.warn(
                 f"leaves in the tree: {len(self.tree_.leaves)}, fewer than n_clusters={self.n_clusters}: there were "
@@ -168,9 +174,9 @@ class DeepECT(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     def transform(self, X: Any) -> np.ndarray:
         """The embedding of each sample, (n_samples, latent_dim)."""
         check_is_fitted(self)
-        arch = self.module_.arch
-        X, _ = read(self, X, self._form, arch.likelihood != "bernoulli" and not self._form.from_bytes)
-        samples = Samples(self._units.to_model(X, arch.likelihood), self.module_.run_of.device)
+        names = getattr(self, "feature_names_in_", ())
+        x = self._aspect.to_model(self._aspect.read(X, type(self).__name__, names))
+        samples = Samples(x, self.module_.run_of.device)
         return over(self.module_, samples, self.module_.embed, LIGHT_CHUNK).cpu().numpy()
 
     def _as_for_treevae(self) -> dict[str, Any]:

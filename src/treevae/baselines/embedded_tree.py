@@ -34,7 +34,7 @@ from ..model.networks import Architecture, make_decoder, make_encoder
 from ..model.stack import Linear, NodeStack, Trainable, layers_like
 from ..training.engine import mixed
 from ..training.events import EmbeddingEpochEnded, Event, LeafChosen, LeafDied
-from ..training.growing import State
+from ..training.growth import Saved
 from ..training.loop import EpochDone, Training, below
 from ..training.objectives import NoiseRows, OnSamples
 from ..training.plan import Stage
@@ -240,7 +240,7 @@ class Losses(NamedTuple):
 
     values: Tensor  # (term, 1)
 
-    def total(self, kl_weight: Tensor) -> Tensor:
+    def total(self, kl_weight: Tensor, term_weights: Tensor) -> Tensor:
         """Their sum."""
         return self.values.sum()
 
@@ -339,7 +339,7 @@ class EmbeddedGrowth:
             if self._at == len(self._stages):
                 yield from self._prune_empty()
 
-    def state(self) -> State:
+    def state(self) -> Saved:
         """What :meth:`restore` needs, as JSON-able values and tensors; only in a pause."""
         leaves = self.module.leaves
         about: dict[str, Any] = {

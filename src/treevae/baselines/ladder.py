@@ -6,21 +6,18 @@ the whole bottom-up below it. So both are fixed trees with a plan of their own, 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils.validation import check_is_fitted
 
-from ..estimator import SampleTags, TreeVAE
+from ..base import TreeEstimator
+from ..estimator import TreeVAE
 from ..model.module import TreeVAEModule
 from ..model.networks import MOST_LAYERS, Architecture
-from ..parameters import sizes_of_levels, whole_number
-from ..preparing import batch_rows
+from ..parameters import batch_rows, contrast_of, sizes_of_levels, whole_number
 from ..training.plan import Plan, Stage
 from ..tree import Tree
 
@@ -62,39 +59,18 @@ def matched_hidden_dim(arch: Architecture, tree: Tree, depth: int) -> int:
     return high
 
 
-class _Path(TreeVAE):
-    """A TreeVAE with a path for a tree, trained as a ladder."""
-
-    _schedule = 1000  # the paper's epochs
-
-    def _plan(self, n_samples: int) -> Plan:
-        scale = self.epochs / self._schedule
-        grown = max(1, round(GROWN * self.epochs))
-        rate = float(self.learning_rate)
-        first = Stage("training", grown, 1 / (WARM_UP * scale), rate, drop_after=grown)
-        tuned = Stage("final", max(1, self.epochs - grown), 0.0, rate, max(1, round(DROP_EVERY * scale)), kl_start=1.0)
-        return Plan(
-            first=first,
-            subtree=first,  # never: nothing is split
-            whole=None,
-            final=tuned,
-            n_leaves=1,
-            batch_size=batch_rows(self.get_params(deep=False), n_samples),
-            contrastive_weight=float(self.contrastive_weight),
-            contrastive_loss=self.contrastive_loss,
-        )
+def ladder_plan(parameters: Mapping[str, Any], schedule: int, n_samples: int) -> Plan:
+    """The stages of training a path on so many samples; ``schedule`` has the paper's epochs."""
+    epochs, rate = parameters["epochs"], float(parameters["learning_rate"])
+    scale, grown, contrast = epochs / schedule, max(1, round(GROWN * epochs)), contrast_of(parameters)
+    terms = () if contrast is None else (contrast,)
+    first = Stage("training", grown, 1 / (WARM_UP * scale), rate, drop_after=grown, terms=terms)
+    drop_after = max(1, round(DROP_EVERY * scale))
+    final = Stage("final", max(1, epochs - grown), 0.0, rate, drop_after, kl_start=1.0, terms=terms)
+    return Plan(first, None, None, final, n_leaves=1, batch_size=batch_rows(parameters, n_samples))
 
 
-class _Root(_Path):
-    """A TreeVAE whose tree is the root alone."""
-
-    _schedule = 500
-
-
-_Path.__name__, _Root.__name__ = "LadderVAE", "VAE"  # what scikit-learn's messages about samples call them
-
-
-class LadderVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LadderVAE(TreeEstimator):
     """A LadderVAE: latents one above the other, each with a prior given by the one above.
 
     Parameters
@@ -111,11 +87,13 @@ random_state, verbose
 
     Attributes
     ----------
-    model_ : TreeVAE
+    fitted_ : Fitted
         The fitted model; its tree has one leaf.
     n_features_in_, feature_names_in_
         As :class:`~treevae.TreeVAE`'s.
     """
+
+    _schedule = 1000  # the paper's epochs
 
     def __init__(
         self,
@@ -150,84 +128,38 @@ random_state, verbose
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(
-        self, X: Any, y: Any = None, *, checkpoint: str | os.PathLike[str] | None = None, save_every: float = 30.0
-    ) -> LadderVAE:
-        """Train on X and return self; as :meth:`TreeVAE.fit`, ``y`` is ignored."""
-        self.model_ = self._model().fit(X, checkpoint=checkpoint, save_every=save_every)
-        return self
-
-    def fit_seeds(
-        self,
-        X: Any,
-        seeds: Iterable[int],
-        *,
-        checkpoint: str | os.PathLike[str] | None = None,
-        save_every: float = 30.0,
-    ) -> list[LadderVAE]:
-        """One fitted model for each seed, trained side by side; as :meth:`TreeVAE.fit_seeds`."""
-        models = self._model().fit_seeds(X, seeds, checkpoint=checkpoint, save_every=save_every)
-        fitted = [clone(self).set_params(random_state=model.random_state) for model in models]
-        for one, model in zip(fitted, models, strict=True):
-            one.model_ = model
-        return fitted
-
     def transform(self, X: Any) -> np.ndarray:
         """The posterior mean of the last latent, which the decoder reads: (n_samples, latent_dim)."""
-        check_is_fitted(self)
-        (leaf,) = self.model_.tree_.leaves
-        return self.model_._ask(X, lambda x: self.model_.module_.embed(x, leaf))
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The ELBO of each sample in nats; as :meth:`TreeVAE.score_samples`."""
-        check_is_fitted(self)
-        return self.model_.score_samples(X)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean ELBO of the samples in nats; higher is better."""
-        check_is_fitted(self)
-        return self.model_.score(X)
-
-    def log_likelihood(self, X: Any, draws: int = 1000, bound: str = "iwae") -> np.ndarray:
-        """An estimate of log p(x) of each sample in nats; as :meth:`TreeVAE.log_likelihood`."""
-        check_is_fitted(self)
-        return self.model_.log_likelihood(X, draws, bound)
+        model = self._model()
+        (leaf,) = model.tree.leaves
+        return model.embed(X, leaf)
 
     def reconstruct(self, X: Any) -> np.ndarray:
         """The model's idea of each sample, in the form and units of X."""
-        check_is_fitted(self)
-        return self.model_.reconstruct(X)
+        return self._model().reconstruct(X)
 
     def sample(self, n: int = 1, random_state: Any = None) -> np.ndarray:
         """New samples, in the form and units of X."""
-        check_is_fitted(self)
-        return self.model_.sample(n, random_state=random_state)
-
-    @property
-    def n_features_in_(self) -> int:
-        """Numbers in a sample."""
-        return self.model_.n_features_in_
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the features, where X was a frame with string column names."""
-        return self.model_.feature_names_in_
+        return self._model().sample(n, random_state=self._chance(random_state))
 
     @property
     def _n_features_out(self) -> int:
-        (leaf,) = self.model_.tree_.leaves
-        return self.model_.module_.arch.latent_dims[self.model_.tree_.depth(leaf)]
+        tree = self.fitted_.tree
+        return self.fitted_.module.arch.latent_dims[tree.depth(tree.leaves[0])]
 
-    def _model(self) -> _Path:
-        """The model to fit."""
-        depth = whole_number("depth", self.depth, 1, MOST_LAYERS - 1, "; use VAE for one latent")
-        return _Path(tree=path(depth), **self._shared())
+    def _tree(self) -> Tree:
+        """The tree to train."""
+        return path(whole_number("depth", self.depth, 1, MOST_LAYERS - 1, "; use VAE for one latent"))
 
-    def _shared(self) -> dict[str, Any]:
-        """The parameters of the model that do not say which tree it has, once the sizes are checked for this depth."""
-        given = self.get_params(deep=False)
+    def _as_for_treevae(self) -> dict[str, Any]:
+        """A TreeVAE's parameters for this tree, once the sizes are checked for its depth."""
+        tree, given = self._tree(), self.get_params(deep=False)
         sizes_of_levels(given, "depth")
-        return {"max_depth": given.pop("depth"), **WITHOUT_SPLITS, **given}
+        given |= {"max_depth": given.pop("depth"), "tree": tree, **WITHOUT_SPLITS}
+        return TreeVAE(**given).get_params(deep=False)
+
+    def _plan(self, given: Mapping[str, Any], n_samples: int) -> Plan:
+        return ladder_plan(given, self._schedule, n_samples)
 
 
 class VAE(LadderVAE):
@@ -246,11 +178,13 @@ learning_rate, device, random_state, verbose
 
     Attributes
     ----------
-    model_ : TreeVAE
+    fitted_ : Fitted
         The fitted model; its tree is the root alone.
     n_features_in_, feature_names_in_
         As :class:`~treevae.TreeVAE`'s.
     """
+
+    _schedule = 500  # the paper's epochs
 
     def __init__(
         self,
@@ -287,7 +221,7 @@ learning_rate, device, random_state, verbose
             verbose=verbose,
         )
 
-    def _model(self) -> _Path:
-        """The model to fit."""
+    def _tree(self) -> Tree:
+        """The tree to train."""
         whole_number("depth", self.depth, 0, MOST_LAYERS - 1)
-        return _Root(tree=Tree(), **self._shared())
+        return Tree()

@@ -275,16 +275,12 @@ def _write_grid(out: Path, images: np.ndarray) -> None:
 
 def _last_elbo(model: TreeVAE) -> str:
     """The ELBO in the last epoch in which a whole tree was trained: with a contrastive loss, the first."""
-    import numpy as np
-
-    epochs = [event for event in model.history_ if event["event"] == "EpochEnded" and event["leaf"] is None]
-    last = epochs[-1]
-    elbo = last["reconstruction"] - last["kl_root"] - last["kl_nodes"] - last["kl_decisions"]
-    elbo = float(model._units.log_density(np.array(elbo), model._form.n_features))
-    where = f"epoch {last['epoch']} of {last['epochs']} of the stage {last['stage']!r}"
-    if last["contrast_routers"] is not None:
+    fitted = model.fitted_
+    last = [event for event in fitted.epochs if event.leaf is None][-1]
+    where = f"epoch {last.epoch} of {last.epochs} of the stage {last.stage!r}"
+    if last.contrast_routers is not None:
         where += f", {'with two leaves, ' if model.tree is None else ''}on augmented samples"
-    return f"{elbo:.1f} nats a sample, in training ({where})"
+    return f"{fitted.log_density(last.elbo):.1f} nats a sample, in training ({where})"
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (demo, fit, data, predict, score, sample, info, report, explore)

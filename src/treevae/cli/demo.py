@@ -20,9 +20,10 @@ import numpy as np
 from ..baselines.ward import Ward
 from ..data import fashion_sample
 from ..estimator import TreeVAE
-from ..experiments.records import scores, versions
 from ..metrics import contingency
 from ..page.report import write_report
+from ..records import versions
+from ..scores import scores
 from ..subject import DEMO as IS_DEMO
 from ..subject import SETTINGS, Subject
 

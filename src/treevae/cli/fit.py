@@ -198,7 +198,7 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
         _check_free(out)
     table, known, where = _read_samples(settings, start)
     model = TreeVAE(**settings["options"], verbose=True)
-    prepare(model, model.get_params(deep=False), table.frame)  # before anything is written
+    prepare("TreeVAE", model.get_params(deep=False), table.frame)  # before anything is written
     make_writable(out)
     with run_folder(out, save_every) as folder:
         if start:
@@ -273,9 +273,10 @@ def _write_run(model: TreeVAE, table: Table, known: DataSet | None, folder: Path
     (folder / "tree.json").write_text(model.tree_.to_json() + "\n")
     written = [folder / name for name in OUTPUTS[:4]]
     if known is not None:
-        from ..experiments.records import record
+        from ..records import parameters_of, record
 
-        found = record(model, known, model.random_state, f"treevae fit {known.name} with the parameters below")
+        command = f"treevae fit {known.name} with the parameters below"
+        found = record(model.fitted_, parameters_of(model), known, model.random_state, command)
         (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         written.append(folder / "record.json")
         scores = {"ELBO": found["elbo"]["ELBO"], **found.get("scores_percent", {})}

@@ -51,8 +51,8 @@ def score(
     check_parent(out)
     from sklearn.utils import resample
 
-    from ..experiments.records import explained
     from ..progress import Progress
+    from ..records import record_of_scoring
     from ..storage.writing import write_whole
     from ..subject import subject_of
 
@@ -63,7 +63,8 @@ def score(
         X = resample(X, replace=False, n_samples=most, random_state=0)
     typer.echo(f"Scoring {X.shape[0]:,} of {count(n, 'sample')}: {subject.title}; {count(draws, 'draw')} each")
     with Progress(wanted=True) as progress:
-        found = explained(model, X, draws, lambda done: progress.at(done, "scoring", f"{count(draws, 'draw')} each"))
+        terms = f"{count(draws, 'draw')} each"
+        found = record_of_scoring(model.fitted_, X, draws, lambda done: progress.at(done, "scoring", terms))
     typer.echo("\n".join(_lines(found)))
     if out is not None:
         about = {

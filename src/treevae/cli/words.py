@@ -20,15 +20,12 @@ LARGEST_SEED = 2**32 - 1  # that NumPy takes
 
 def drawing(model: TreeVAE, notes: Sequence[str] | None = None) -> str:
     """The tree with the number of training samples at each node, and a note at each leaf where there are any."""
-    import numpy as np
-
-    tree = model.tree_
-    sizes = dict(zip(tree.leaves, np.bincount(model.labels_, minlength=len(tree.leaves)).tolist(), strict=True))
+    tree, sizes = model.tree_, model.fitted_.sizes
 
     def describe(node: int) -> str:
         if not tree.is_leaf(node):
             pruned = " (its other child was pruned)" if len(tree.children(node)) == 1 else ""
-            return count(sum(sizes[leaf] for leaf in tree.leaves_below(node)), "sample") + pruned
+            return count(sizes[node], "sample") + pruned
         k = tree.leaves.index(node)
         return f"cluster {k}: {count(sizes[node], 'sample')}" + ("" if notes is None else f", {notes[k]}")
 

@@ -6,6 +6,7 @@ or (n, h, w, c) in [0, 1] or uint8, kept inside as (n, c * h * w), and given bac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
@@ -123,7 +124,7 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
         check_images(X, any_value, fitted=form is not None)
         if form is None:
             form = found
-            _learn(estimator, form.n_features)
+            learn(estimator, form.n_features)
         return form.to_matrix(X), form
     if form is not None and form.is_image:
         check_shape(np.shape(X), form.user_shape)
@@ -160,21 +161,29 @@ def read_values(
         check_shape(np.shape(X), shape)
     X = check_array(X, allow_nd=True, estimator=estimator, input_name="X", **rules)
     if shape is None:  # scikit-learn would take the second axis for the features
-        _learn(estimator, prod(X.shape[1:]))
+        learn(estimator, prod(X.shape[1:]))
     return X.reshape(len(X), -1), X.shape[1:]
+
+
+def stand_in(kind: str, n_features: int | None = None, names: Sequence[str] = ()) -> BaseEstimator:
+    """An estimator that scikit-learn's checks of X can ask and name, where there is none; it may have seen features."""
+    reader = type(kind, (BaseEstimator,), {})()
+    if n_features is not None:
+        learn(reader, n_features, names)
+    return reader
 
 
 def hand_over(reader: BaseEstimator, estimator: BaseEstimator) -> None:
     """Let an estimator know of the features what the one knows that read X in its place."""
-    _learn(estimator, reader.n_features_in_)
-    if hasattr(reader, "feature_names_in_"):
-        estimator.feature_names_in_ = reader.feature_names_in_
+    learn(estimator, reader.n_features_in_, getattr(reader, "feature_names_in_", ()))
 
 
-def _learn(estimator: BaseEstimator, n_features: int) -> None:
-    """Let an estimator know how many features the samples have that it is fitted on; they have no names."""
+def learn(estimator: BaseEstimator, n_features: int, names: Sequence[str] = ()) -> None:
+    """Let an estimator know how many features the samples have that it is fitted on, and what they are called."""
     estimator.n_features_in_ = n_features
     estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a frame
+    if len(names):
+        estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
 def check_shape(shape: tuple[int, ...], seen: tuple[int, ...]) -> None:

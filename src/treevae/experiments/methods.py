@@ -103,17 +103,18 @@ def make_treevae(cell: Cell, data: DataSet, place: Place) -> TreeVAE:
 
 def fit_treevae(model: TreeVAE, job: Job, data: DataSet, place: Place) -> Records:
     """A record of each cell, from trees that are grown side by side."""
+    from ..records import parameters_of, record
     from .models import Models
-    from .records import record
     from .store import wrong_with
 
     with _fewer_leaves_allowed():
         models = model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder)
     by_seed = dict(zip(job.seeds, models, strict=True))
     for cell in job.cells:
-        found = record(by_seed[cell.seed], data, cell.seed, place.command, _draws(cell))
+        one = by_seed[cell.seed]
+        found = record(one.fitted_, parameters_of(one), data, cell.seed, place.command, _draws(cell))
         if place.models is not None and not wrong_with(found):  # before the record, with which the cell counts as done
-            Models(place.models).keep(cell, by_seed[cell.seed])
+            Models(place.models).keep(cell, one)
         yield cell, found
 
 
@@ -165,11 +166,11 @@ def _of_latents(cell: Cell, place: Place) -> dict[str, Any]:
 def fit_latents(model: LadderVAE, job: Job, data: DataSet, place: Place) -> Records:
     """A record of each cell, from models that are trained side by side, and of Ward's tree of the test latents."""
     from ..baselines.ward import Ward
-    from .records import clustering, parameters_of, record_of_density
+    from ..records import clustering, parameters_of, record_of_density
 
     draws = _draws(job.cells[0])
     for seed, one in zip(job.seeds, model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder), strict=True):
-        density = record_of_density(one.model_, parameters_of(one), data, seed, place.command, draws)
+        density = record_of_density(one.fitted_, parameters_of(one), data, seed, place.command, draws)
         latents = one.transform(data.x_test)
         for cell in job.cells:
             if cell.seed == seed:
@@ -185,7 +186,7 @@ def _matched(cell: Cell, data: DataSet) -> int:
     from ..tree import balanced
 
     model = TreeVAE(**{k: v for k, v in cell.settings.items() if k not in ("augment", "contrastive_weight", "depth")})
-    arch = prepare(model, model.get_params(deep=False), data.x_train[:1000]).arch
+    arch = prepare("TreeVAE", model.get_params(deep=False), data.x_train[:1000]).arch
     return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]), cell.settings["depth"])
 
 
@@ -210,7 +211,7 @@ def make_deepect(cell: Cell, data: DataSet, place: Place) -> DeepECT:
 
 def fit_deepect(model: DeepECT, job: Job, data: DataSet, place: Place) -> Records:
     """The record of the cell; learnt from the training samples, the test samples are placed."""
-    from .records import clustering, origin, parameters_of
+    from ..records import clustering, origin, parameters_of
 
     (cell,) = job.cells
     with _fewer_leaves_allowed():
@@ -236,7 +237,7 @@ def make_bisecting(cell: Cell, data: DataSet, place: Place) -> Bisecting:
 
 def fit_test_samples(model: Ward | Bisecting, job: Job, data: DataSet, place: Place) -> Records:
     """The record of the cell. The test samples themselves are clustered: Ward's method cannot place others."""
-    from .records import clustering, origin, parameters_of
+    from ..records import clustering, origin, parameters_of
 
     (cell,) = job.cells
     began = time.perf_counter()
@@ -257,7 +258,7 @@ def fit_hdbscan(model: HDBSCAN, job: Job, data: DataSet, place: Place) -> Record
     """The record of the cell, on the test samples. There is no tree, and what it calls noise is one more cluster."""
     import numpy as np
 
-    from .records import clustering, origin, parameters_of
+    from ..records import clustering, origin, parameters_of
 
     (cell,) = job.cells
     began = time.perf_counter()

@@ -237,7 +237,7 @@ def fit(
     job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """The records of a job, of the same data and parameters as those that they will be averaged with."""
-    from .records import about_data, parameters_of
+    from ..records import about_data, parameters_of
 
     data = _read(job.data, place.root)
     model = method.make(job.cells[0], data, place)

@@ -156,6 +156,21 @@ class TreeVAEModule(Trainable):
         means = descent.decode(self.nodes, z, self._expected)
         return means[self.nodes.layout.shown_leaves].transpose(0, 1)
 
+    def walk_draws(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """What every leaf makes of n draws of the root, (n, leaf, features), and the prior routers' (n, leaf)."""
+        z = descent.generate(self.nodes, descent.noise_for(self.nodes, n, generator))
+        return self._walked(z, descent.prior_logits(self.nodes, z))
+
+    def walk(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What every leaf makes of samples, from posterior means: (batch, leaf, features), and reach (batch, leaf)."""
+        passed = descent.infer(self.nodes, self.d(x), noise=None)
+        return self._walked(passed.z, passed.logit_q)
+
+    def _walked(self, z: Sequence[Tensor], logits: Tensor) -> tuple[Tensor, Tensor]:
+        layout = self.nodes.layout
+        means = descent.decode(self.nodes, z, self._expected)[layout.shown_leaves].transpose(0, 1)
+        return means, descent.log_reach(self.nodes, logits)[layout.shown_rows].exp().T
+
     def interpolate(self, x: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """The way from the first to the second row of x: expected x (steps, features) and reach (steps, leaf).
 

@@ -15,11 +15,10 @@ from ..describe.cards import each, short
 from ..describe.maps import flat_map
 from ..describe.placement import Standing, in_turn
 from ..describe.splits import difference_image, feature_rows, split_means, word_rows
-from ..describe.walks import walk_draws
+from ..fitted import Fitted
 from ..metrics import accuracy, dendrogram_purity, leaf_purity, nmi
 from ..model.elbo import TERMS
-from ..model.scoring import score_terms
-from ..tree import Tree
+from ..training.events import EpochEnded, TreeChanged
 from .samples import ShownClasses, ShownSamples
 from .sprites import Sprites
 
@@ -68,8 +67,8 @@ class Facts:
         self, model: TreeVAE, samples: ShownSamples, classes: ShownClasses | None, random_state: Any, method: str
     ) -> None:
         most = LADDER[0]
-        self.model, self.samples, self.tree = model, samples, model.tree_
-        self.standing = Standing(self.tree, model.predict_proba(samples.given))
+        self.model, self.samples, self.tree = model.fitted_, samples, model.tree_
+        self.standing = Standing(self.tree, self.model.predict_proba(samples.given))
         labels, kind = self.standing.labels, samples.kind
         self.class_names: list[str] | None = None
         self.y: np.ndarray | None = None
@@ -83,9 +82,9 @@ class Facts:
         chance = np.random.default_rng(random_state)
         self.order = chance.permutation(samples.n)
         self.elbo = self._elbo(chance)
-        leaves = range(len(self.tree.leaves))
-        self.generated = [model.sample(most.generated, leaf=k, random_state=random_state) for k in leaves]
-        self.walks = walk_draws(model, most.rows, random_state)
+        leaves = self.tree.leaves
+        self.generated = [self.model.sample(most.generated, leaf, random_state) for leaf in leaves]
+        self.walks = self.model.walk_draws(most.rows, random_state)
         self.means = split_means(self.tree, labels, samples.matrix) if kind == "images" else {}
         split = {"words": word_rows, "table": feature_rows}.get(kind)
         self.rows = {} if split is None else split(self.tree, labels, samples.matrix, samples.names, ROWS_OF_SPLIT)
@@ -93,7 +92,8 @@ class Facts:
         self.map = "UMAP" if method == "umap" else "PCA"
         self.places = dict(zip(shown, self._places(shown, method, random_state), strict=True))
 
-        self.scores, self.history = self._scores(), history_rows(model)
+        self.scores, self.history = self._scores(), history_rows(self.model)
+        self.parameters = _parameters(model)
 
     # -- computing --------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,8 @@ class Facts:
             rows = self.standing.rows(leaf)
             quota = min(len(rows), max(SCORED_OF_LEAF, ceil(SCORED * len(rows) / self.samples.n)))
             picked.append(chance.choice(rows, quota, replace=False))
-        terms = np.split(self._terms(np.concatenate(picked)), np.cumsum([len(rows) for rows in picked])[:-1])
+        scored = self.model.elbo_terms(self.samples.take(np.concatenate(picked)), DRAWS)
+        terms = np.split(scored, np.cumsum([len(rows) for rows in picked])[:-1])
         means = {leaf: of.mean(0) for leaf, of in zip(self.tree.leaves, terms, strict=True) if len(of)}
         found: dict[int, dict[str, float] | None] = {}
         for node in self.tree.nodes:
@@ -124,18 +125,9 @@ class Facts:
             found[node] = {"elbo": compact(mean[0] - mean[1:].sum()), **named}
         return found
 
-    def _terms(self, rows: np.ndarray) -> np.ndarray:
-        """The ELBO's terms of some samples, (n, 4), in the units of X."""
-        model = self.model
-        terms = model._ask(
-            self.samples.take(rows), lambda x: score_terms(model.module_, x, DRAWS).values.T, light=False
-        ).astype(np.float64)
-        terms[:, 0] = model._units.log_density(terms[:, 0], model._form.n_features)
-        return terms
-
     def _places(self, rows: list[int], method: str, random_state: Any) -> np.ndarray:
         """Where samples stand on the map, in the unit square, its proportions kept."""
-        embedding = self.model.transform(self.samples.take(rows))
+        embedding = self.model.embed(self.samples.take(rows))
         if embedding.shape[1] == 1 or len(rows) < FEWEST_ON_MAP:
             places = np.hstack([embedding, np.zeros_like(embedding)])[:, :2]
         else:
@@ -185,7 +177,7 @@ class Facts:
             "map": {"method": self.map, "of": "root embedding"},
             "sprites": None if sprites is None else sprites.to_dict(),
             "history": self.history,
-            "parameters": _parameters(self.model),
+            "parameters": self.parameters,
             "live": False,
         }
 
@@ -290,17 +282,16 @@ class Facts:
         return {name: round(value, 4) for name, value in found.items()}
 
 
-def history_rows(model: TreeVAE) -> list[dict[str, Any]]:
+def history_rows(model: Fitted) -> list[dict[str, Any]]:
     """The epochs of training, thinned evenly but for the ends of stages: stage, leaf, epoch, loss and its parts."""
-    trees = (Tree.from_json(event["tree"]) for event in model.history_ if event["event"] == "TreeChanged")
-    rows, n_leaves = [], len(next(trees, model.tree_).leaves)  # the first tree is told of after its epochs
-    for event in model.history_:
-        if event["event"] == "TreeChanged":
-            n_leaves = len(Tree.from_json(event["tree"]).leaves)
-        if event["event"] == "EpochEnded":
-            kl = event["kl_root"] + event["kl_nodes"] + event["kl_decisions"]
-            terms = {"loss": kl - event["reconstruction"], "reconstruction": event["reconstruction"], "kl": kl}
-            where = {name: event[name] for name in ("stage", "leaf", "epoch", "epochs")}
+    trees = (event.tree for event in model.history if isinstance(event, TreeChanged))
+    rows, n_leaves = [], len(next(trees, model.tree).leaves)  # the first tree is told of after its epochs
+    for event in model.history:
+        if isinstance(event, TreeChanged):
+            n_leaves = len(event.tree.leaves)
+        if isinstance(event, EpochEnded):
+            terms = {"loss": event.kl - event.reconstruction, "reconstruction": event.reconstruction, "kl": event.kl}
+            where = {name: getattr(event, name) for name in ("stage", "leaf", "epoch", "epochs")}
             rows.append(where | {"n_leaves": n_leaves} | {name: compact(value) for name, value in terms.items()})
     step = max(1, ceil(len(rows) / EPOCHS_SHOWN))
     return [row for i, row in enumerate(rows) if i % step == 0 or row["epoch"] == row["epochs"]]

@@ -15,7 +15,7 @@ from ..describe.contrasts import named_classes
 from ..describe.images import pixels_of, span_of
 
 if TYPE_CHECKING:
-    from ..estimator import TreeVAE
+    from ..fitted import Fitted
 
 KINDS = ("images", "words", "table")
 
@@ -33,14 +33,14 @@ class ShownSamples:
     kind: str
 
     @classmethod
-    def of(cls, model: TreeVAE, X: Any, names: Sequence[str] | None, kind: str | None) -> ShownSamples:
+    def of(cls, model: Fitted, X: Any, names: Sequence[str] | None, kind: str | None) -> ShownSamples:
         """The samples X of a model; features are called as ``names`` says, or as in ``fit``."""
         if kind is not None and kind not in KINDS:
             raise ValueError(f"kind={kind!r}; allowed are {', '.join(map(repr, KINDS))}")
-        matrix, form = model._read(X)
+        matrix, form = model.read(X), model.shown.form
         if (kind == "images") != form.is_image and kind is not None:
             raise ValueError(f"kind={kind!r}, but the samples have shape {form.user_shape}; leave kind out")
-        known = names if names is not None else getattr(model, "feature_names_in_", None)
+        known = names if names is not None else model.names or None
         if known is not None and len(known) != form.n_features and not form.is_image:
             raise ValueError(f"X has {form.n_features} features, but there are {len(known)} names; give one each")
         if kind is None:

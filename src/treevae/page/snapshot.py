@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from ..describe.splits import attribute_rows
 from ..storage.writing import write_whole
 from .facts import LADDER, ROWS_OF_SPLIT, Facts
@@ -87,7 +89,8 @@ def snapshot(
     random_state : int, default=0
         Of the choice of samples, the generated ones and the map.
     """
-    samples = ShownSamples.of(model, X, names, kind)
+    check_is_fitted(model)
+    samples = ShownSamples.of(model.fitted_, X, names, kind)
     classes = None if y is None else ShownClasses.of(y, class_names, samples.n)
     facts = Facts(model, samples, classes, random_state, map_of(map_method))
     about = (

@@ -133,18 +133,13 @@ def _classes_to_colour(y: Any, class_names: Sequence[str] | None, n: int) -> tup
 def history(model: TreeVAE) -> Figure:
     """A figure of the course of training: reconstruction loss and KL of every epoch, a stripe for every stage."""
     need_matplotlib()
-    epochs = [event for event in model.history_ if event["event"] == "EpochEnded"]
+    epochs = model.fitted_.epochs
     figure, loss = _axes((9.0, 4.0))
     kl = loss.twinx()
     at = np.arange(1, len(epochs) + 1)
-    loss.plot(at, [-event["reconstruction"] for event in epochs], color="#1c64ad", linewidth=1)
-    kl.plot(
-        at,
-        [event["kl_root"] + event["kl_nodes"] + event["kl_decisions"] for event in epochs],
-        color="#c8480c",
-        linewidth=1,
-    )
-    starts = [i for i, event in enumerate(epochs) if event["epoch"] == 1]
+    loss.plot(at, [-event.reconstruction for event in epochs], color="#1c64ad", linewidth=1)
+    kl.plot(at, [event.kl for event in epochs], color="#c8480c", linewidth=1)
+    starts = [i for i, event in enumerate(epochs) if event.epoch == 1]
     for stripe, (start, stop) in enumerate(zip(starts, [*starts[1:], len(epochs)], strict=True)):
         if stripe % 2:
             loss.axvspan(start + 0.5, stop + 0.5, color="#f5f6f8", zorder=0)

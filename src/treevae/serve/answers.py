@@ -6,8 +6,8 @@ is kept between questions. So many threads may ask at once.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy as np
 from ..data.arrays import as_array
 from ..describe.cards import each
 from ..describe.images import pixels_of
-from ..describe.walks import walk_draws, walk_samples
 from ..page.samples import ShownSamples
 from ..page.sprites import bytes_of, data_url, on_white, reduced
 from .messages import (
@@ -70,11 +69,10 @@ class Explorer:
         names: Sequence[str] | None = None,
         vectorize: Vectorize | None = None,
     ) -> None:
-        known = names if names is not None else getattr(model, "feature_names_in_", None)
-        self._model = copy.copy(model)
-        self._model.__dict__.pop("feature_names_in_", None)  # samples come without names here
+        known = names if names is not None else model.fitted_.names or None
+        self._model = replace(model.fitted_, names=())  # samples come without names here
         seen = ShownSamples.of(self._model, np.asarray(as_array(X)), known, bundle["kind"])
-        self.tree, self._form, self._span, self._vectorize = model.tree_, seen.form, seen.span, vectorize
+        self.tree, self._form, self._span, self._vectorize = self._model.tree, seen.form, seen.span, vectorize
         self._cards = None if seen.kind == "images" else seen.cards
         self._samples = seen.take(bundle["samples"]["row"])
 
@@ -89,7 +87,7 @@ class Explorer:
         """New samples that pass through a node."""
         if ask.node not in self.tree.nodes:
             raise RefusedError(f"node: there is no node {ask.node}; the tree has {_listed(self.tree.nodes)}")
-        drawn = self._model.sample(ask.n, node=ask.node, random_state=ask.seed, temperature=ask.temperature)
+        drawn = self._model.sample(ask.n, ask.node, ask.seed, ask.temperature)
         return Generated(
             node=ask.node, seed=ask.seed, temperature=ask.temperature, samples=self._pictures(drawn, "node")
         )
@@ -97,9 +95,9 @@ class Explorer:
     def walk(self, ask: Walk) -> Walked:
         """What every leaf makes of a sample or, without one, of a draw of the root."""
         if ask.sample is None:
-            found = walk_draws(self._model, 1, ask.seed)
+            found = self._model.walk_draws(1, ask.seed)
         else:
-            found = walk_samples(self._model, self._sample("sample", ask.sample))
+            found = self._model.walk_samples(self._sample("sample", ask.sample))
         return Walked(sample=ask.sample, seed=ask.seed, leaves=self._shown(found.shown[0], found.probability[0]))
 
     def place(self, ask: Place) -> Placed:

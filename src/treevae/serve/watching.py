@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ..storage.states import STATES, peek
 from ..storage.tensors import ModelFileError
+from ..training.events import EpochEnded, from_dict
 from ..tree import Tree
 from .messages import Growing, TreeShape
 
@@ -29,15 +29,16 @@ def look(run: Path) -> tuple[TreeShape | None, Growing]:
     try:
         tree = Tree.from_json(about["grove"]["runs"][0]["trees"][0])
         history = about["histories"][0]
-        epochs = [event for event in history if event["event"] == "EpochEnded"]
-        losses = [_loss(event) for event in epochs]
-        last = epochs[-1] if epochs else {}
+        events = [from_dict(told) for told in history]
+        epochs = [event for event in events if isinstance(event, EpochEnded)]
+        losses = [round(event.loss, 3) for event in epochs]
+        last = epochs[-1] if epochs else None
         keep = range(0, len(losses), -(-len(losses) // MOST_LOSSES) or 1)
-        begun = [i for i, at in enumerate(keep) if any(event["epoch"] == 1 for event in epochs[at : at + keep.step])]
+        begun = [i for i, at in enumerate(keep) if any(event.epoch == 1 for event in epochs[at : at + keep.step])]
         growing = Growing(
-            **{name: last.get(name) for name in ("stage", "leaf", "epoch", "epochs")},
+            **{name: getattr(last, name, None) for name in ("stage", "leaf", "epoch", "epochs")},
             loss=losses[-1] if losses else None,
-            progress=last.get("progress", 0.0),
+            progress=0.0 if last is None else last.progress,
             seconds=round(float(about["spent"]), 1),
             saves=number,
             saved_at=datetime.fromtimestamp(saved, UTC).isoformat(timespec="seconds"),
@@ -52,9 +53,3 @@ def look(run: Path) -> tuple[TreeShape | None, Growing]:
 def shape_of(tree: Tree) -> TreeShape:
     """The nodes of a tree and their parents."""
     return TreeShape(nodes=list(tree.nodes), parents=[tree.parent(node) for node in tree.nodes])
-
-
-def _loss(event: dict[str, Any]) -> float:
-    """What the epoch minimised, but for a contrastive loss."""
-    kl = event["kl_root"] + event["kl_nodes"] + event["kl_decisions"]
-    return round(event["kl_weight"] * kl - event["reconstruction"], 3)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from ..model import descent
 from ..model.module import TreeVAEModule
 from .events import CandidatesCompared, Event, LeafPruned, TreeChanged
 from .loop import evaluate
-from .objectives import ElboObjective
+from .objectives import ElboObjective, Weigh
 from .plan import Plan, Stage
 from .samples import Samples, over
 
@@ -35,23 +37,45 @@ def splittable(module: TreeVAEModule, samples: Samples, plan: Plan) -> tuple[int
     }
 
 
-def best_leaf(module: TreeVAEModule, samples: Samples, leaves: Mapping[int, Tensor], rule: str, seed: int) -> int:
-    """The leaf to split next, out of those that can be split, by one of the LEAF_RULES."""
-    if rule == "samples":
-        return next(iter(leaves))
-    losses = dict(zip(module.tree.leaves, _leaf_losses(module, samples, rule, seed).tolist(), strict=True))
-    return max(leaves, key=losses.__getitem__)
+BestLeaf = Callable[[TreeVAEModule, Samples, Mapping[int, Tensor], int], int]
 
 
-def _leaf_losses(module: TreeVAEModule, samples: Samples, rule: str, seed: int) -> Tensor:
+def with_most_samples(module: TreeVAEModule, samples: Samples, leaves: Mapping[int, Tensor], seed: int) -> int:
+    """The leaf with most samples, out of those that can be split; the paper's choice."""
+    return next(iter(leaves))
+
+
+def with_most_reconstruction(module: TreeVAEModule, samples: Samples, leaves: Mapping[int, Tensor], seed: int) -> int:
+    """The leaf that adds most to the reconstruction loss."""
+    return _largest(leaves, module, _leaf_losses(module, samples, False, seed))
+
+
+def with_most_loss(module: TreeVAEModule, samples: Samples, leaves: Mapping[int, Tensor], seed: int) -> int:
+    """The leaf that adds most to the negative ELBO."""
+    return _largest(leaves, module, _leaf_losses(module, samples, True, seed))
+
+
+LEAF_RULES: dict[str, BestLeaf] = {
+    "samples": with_most_samples,
+    "reconstruction": with_most_reconstruction,
+    "elbo": with_most_loss,
+}
+
+
+def _largest(leaves: Mapping[int, Tensor], module: TreeVAEModule, losses: Tensor) -> int:
+    by_leaf = dict(zip(module.tree.leaves, losses.tolist(), strict=True))
+    return max(leaves, key=by_leaf.__getitem__)
+
+
+def _leaf_losses(module: TreeVAEModule, samples: Samples, with_kl: bool, seed: int) -> Tensor:
     """What each leaf, from left to right, adds to the loss, by reconstruction alone or by the whole ELBO."""
     nodes, generator = module.nodes, torch.Generator(samples.device).manual_seed(seed)
 
     def ask(part: Tensor) -> Tensor:
-        found = descent.infer(nodes, module.d(part), descent.noise_for(nodes, len(part), generator))
-        log_px, kl = descent.leaf_terms(nodes, found, part[None])
-        loss = -log_px if rule == "reconstruction" else kl - log_px
-        return (loss * descent.log_reach(nodes, found.logit_q)[nodes.layout.leaf_rows].exp()).T
+        passed = descent.infer(nodes, module.d(part), descent.noise_for(nodes, len(part), generator))
+        log_px, kl = descent.leaf_terms(nodes, passed, part[None])
+        loss = kl - log_px if with_kl else -log_px
+        return (loss * descent.log_reach(nodes, passed.logit_q)[nodes.layout.leaf_rows].exp()).T
 
     return over(module, samples, ask).sum(0)[nodes.layout.shown_leaves]
 
@@ -99,4 +123,29 @@ def prune(module: TreeVAEModule, samples: Samples, least: float) -> Iterator[Eve
         leaf = module.tree.leaves[i]
         module.prune(leaf)
         yield LeafPruned(leaf, int(counts[i]) / len(samples))
-        yield TreeChanged(module, module.tree)
+        yield TreeChanged(module.tree)
+
+
+# -- what an experiment may exchange ---------------------------------------------------------------------------------
+
+
+class Compare(Protocol):
+    """Judges the candidates of a stage and keeps one."""
+
+    def __call__(
+        self, objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
+    ) -> CandidatesCompared:
+        """What was told of each candidate, and which is kept."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What an experiment may exchange for something of its own; the defaults are treevae's."""
+
+    best_leaf: BestLeaf | None = None  # by default the plan's rule
+    compare: Compare = compare
+    weigh: Weigh | None = None  # what samples of a subtree count for; by default the probability that they come there
+
+    def leaf(self, plan: Plan) -> BestLeaf:
+        """How the leaf to split is chosen."""
+        return self.best_leaf or LEAF_RULES[plan.leaf_rule]

@@ -10,7 +10,7 @@ import ctypes
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 
 import torch
@@ -101,8 +101,8 @@ class Noise:
 class Stepper:
     """Takes training steps on an objective: on a GPU by replaying a captured graph, elsewhere one by one.
 
-    What the host may change between steps are tensors on the device: ``kl_weight`` and the learning rate of each tree,
-    the order of each run's samples, and where in it the run stands.
+    What the host may change between steps are tensors on the device: ``kl_weight``, ``term_weights`` and the learning
+    rate of each tree, the order of each run's samples, and where in it the run stands.
 
     Parameters
     ----------
@@ -114,15 +114,20 @@ class Stepper:
         One for each run.
     weight_decay : float
         L2.
+    fast : bool
+        Whether products on a GPU may be rounded for speed.
     """
 
-    def __init__(self, objective: Objective, batch_size: int, seeds: Sequence[int], weight_decay: float) -> None:
+    def __init__(
+        self, objective: Objective, batch_size: int, seeds: Sequence[int], weight_decay: float, fast: bool = True
+    ) -> None:
         self._objective, self._network = objective, objective.network
-        self._seeds, self.tick = list(seeds), 0
+        self._seeds, self.tick, self._fast = list(seeds), 0, fast
         n_runs, n_trees = len(objective.n_samples), objective.n_trees
         device = next(self._network.parameters()).device
         self._batch = torch.arange(batch_size, device=device)
         self.kl_weight = torch.zeros(n_trees, device=device)
+        self.term_weights = torch.zeros(len(objective.terms_beside), n_trees, device=device)
         self.adam = Adam(self._network.stacks(), n_trees, weight_decay)
         views = 1 if objective.views is None else objective.views.n
         self._noise = Noise(seeds, objective.noise_rows, views * batch_size, device)
@@ -145,7 +150,7 @@ class Stepper:
             if self.order.is_cuda:
                 self._look()
                 self._graph = self._capture()
-        with fast_products() if self.order.is_cuda else nullcontext():
+        with self._products():
             for _ in range(n):
                 self._look()
                 if self._graph is None:
@@ -153,6 +158,10 @@ class Stepper:
                 else:
                     self._graph.replay()
                 self.tick += 1
+
+    def _products(self) -> AbstractContextManager[None]:
+        """How products are rounded, inside."""
+        return fast_products() if self._fast and self.order.is_cuda else nullcontext()
 
     def _look(self) -> None:
         if self._objective.views is not None:
@@ -164,7 +173,8 @@ class Stepper:
 
     def _step(self) -> None:
         terms = self._objective.terms(self._index(), self._noise.draw())
-        self.adam.step(torch.autograd.grad(terms.total(self.kl_weight), self.adam.parameters))
+        loss = terms.total(self.kl_weight, self.term_weights)
+        self.adam.step(torch.autograd.grad(loss, self.adam.parameters))
         self.totals += terms.means()
         self.cursor += len(self._batch)
 
@@ -179,13 +189,13 @@ class Stepper:
             torch.backends.cudnn.benchmark = True  # the warm-up finds out which convolutions are fastest
             side = _side_stream(self.order.device)
             side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side), fast_products():
+            with torch.cuda.stream(side), self._products():
                 for _ in range(WARM_UP):
                     self.cursor.zero_()  # an epoch may be shorter than the warm-up
                     self._step()
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph), fast_products():
+            with torch.cuda.graph(graph), self._products():
                 self._step()
         except Exception as error:  # whatever cannot be captured: an operation of a newer torch, an odd driver, …
             torch.cuda.synchronize()

@@ -1,15 +1,31 @@
-"""What training tells while it runs. Whoever listens decides what to show, keep or ignore."""
+"""What training tells while it runs. Whoever listens decides what to show, keep or ignore.
+
+An event is made of numbers, texts and trees' shapes, so that it can be kept, written down and sent anywhere.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
 
-from ..model.module import TreeVAEModule
 from ..tree import Tree
 
 
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened in a run."""
+
+    seed: Any = field(default=None, compare=False)  # the random_state of the run; None where it has none
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON-able values, as ``history_`` has it; the seed is the model's own and left out."""
+        told = {one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.name != "seed"}
+        return {"event": type(self).__name__, **told}
+
+
 @dataclass(frozen=True)
-class EpochEnded:
+class EpochEnded(Event):
     """Means over an epoch; the terms are in nats per sample, as the training saw them (a subtree's are its share)."""
 
     stage: str
@@ -28,14 +44,28 @@ class EpochEnded:
     contrast_routers: float | None = None
 
     @property
+    def kl(self) -> float:
+        """The sum of the three divergences."""
+        return self.kl_root + self.kl_nodes + self.kl_decisions
+
+    @property
+    def elbo(self) -> float:
+        """The ELBO at a KL weight of 1, in the model's units."""
+        return self.reconstruction - self.kl_root - self.kl_nodes - self.kl_decisions
+
+    @property
+    def loss(self) -> float:
+        """What the epoch minimised, but for terms beside the ELBO."""
+        return self.kl_weight * self.kl - self.reconstruction
+
+    @property
     def summary(self) -> str:
         """What the loss is made of, in short."""
-        kl = self.kl_root + self.kl_nodes + self.kl_decisions
-        return f"rec {self.reconstruction:.1f}  KL {kl:.1f} × {self.kl_weight:.3f}"
+        return f"rec {self.reconstruction:.1f}  KL {self.kl:.1f} × {self.kl_weight:.3f}"
 
 
 @dataclass(frozen=True)
-class EmbeddingEpochEnded:
+class EmbeddingEpochEnded(Event):
     """Means over an epoch of an autoencoder whose embedding is clustered; before it is, of the reconstruction alone."""
 
     stage: str
@@ -55,7 +85,7 @@ class EmbeddingEpochEnded:
 
 
 @dataclass(frozen=True)
-class LeafChosen:
+class LeafChosen(Event):
     """A leaf is about to be split."""
 
     leaf: int
@@ -64,7 +94,7 @@ class LeafChosen:
 
 
 @dataclass(frozen=True)
-class CandidatesCompared:
+class CandidatesCompared(Event):
     """Several candidates were trained for a split; the best that did not collapse, and is sure enough, is kept."""
 
     leaf: int | None  # None: the first tree
@@ -75,15 +105,14 @@ class CandidatesCompared:
 
 
 @dataclass(frozen=True)
-class TreeChanged:
-    """The model has another tree; the module is whole and usable."""
+class TreeChanged(Event):
+    """The model has another tree."""
 
-    module: TreeVAEModule
     tree: Tree
 
 
 @dataclass(frozen=True)
-class LeafPruned:
+class LeafPruned(Event):
     """A leaf that won too few samples was removed."""
 
     leaf: int
@@ -91,10 +120,34 @@ class LeafPruned:
 
 
 @dataclass(frozen=True)
-class LeafDied:
+class LeafDied(Event):
     """A leaf that got too few samples, or none at the end, was removed."""
 
     leaf: int
 
 
-Event = EpochEnded | EmbeddingEpochEnded | LeafChosen | CandidatesCompared | TreeChanged | LeafPruned | LeafDied
+EVENTS: dict[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (EpochEnded, EmbeddingEpochEnded, LeafChosen, CandidatesCompared, TreeChanged, LeafPruned, LeafDied)
+}
+
+
+def from_dict(told: Mapping[str, Any]) -> Event:
+    """The event that :meth:`Event.to_dict` told of."""
+    values = dict(told)
+    kind = EVENTS.get(values.pop("event"))
+    if kind is None:
+        raise ValueError(f"the history has an entry that is no event of training: {str(told)[:80]}")
+    known = {one.name: one for one in fields(kind) if one.name != "seed"}
+    needed = {name for name, one in known.items() if one.default is MISSING}
+    if values.keys() - known or needed - values.keys():
+        raise ValueError(f"the history has a {kind.__name__} with other entries than it must have: {sorted(values)}")
+    if kind is TreeChanged:
+        return TreeChanged(Tree.from_json(values["tree"]))
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tree):
+        return value.to_json()
+    return list(value) if isinstance(value, tuple) else value

@@ -12,11 +12,11 @@ from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
 from ..model.stack import Trainable
 from ..model.subtree import Subtree
-from ..tree import Tree
 from .events import EpochEnded, Event
-from .growing import Growth, State, Task, objective_of
+from .growing import Splits, Start
+from .growth import Growth, Saved, Task, objective_of
 from .loop import EpochDone, Training, below
-from .plan import Plan
+from .plan import CHILDREN, Plan
 from .samples import Samples
 from .views import Augment, Views
 
@@ -26,6 +26,20 @@ class Grove:
 
     Whatever several runs want to be trained at the same time is trained as one forest, where it has the same shape:
     whole trees always, subtrees if their leaves have the same depth.
+
+    Parameters
+    ----------
+    arch : Architecture
+    samples : Samples
+    plan : Plan
+    seeds : sequence of int
+        One for each run.
+    start : Start, optional
+        How the runs come to their trees; by default they grow by splits.
+    augment : callable, optional
+        Makes the views that a step sees; also those that the plan's terms need.
+    fast : bool
+        Whether products on a GPU may be rounded for speed.
     """
 
     def __init__(
@@ -34,11 +48,12 @@ class Grove:
         samples: Samples,
         plan: Plan,
         seeds: Sequence[int],
-        tree: Tree | None = None,
+        start: Start | None = None,
         augment: Augment | None = None,
+        fast: bool = True,
     ) -> None:
-        self._augment = augment
-        self.runs = [Growth(arch, plan, seed, samples.device, tree) for seed in seeds]
+        self._augment, self._fast = augment, fast
+        self.runs = [Growth(arch, plan, seed, samples.device, start or Splits()) for seed in seeds]
         self.samples, self.plan = samples, plan
         self._members: list[int] = []  # runs in the present training, and what each of them wanted
         self._tasks: list[Task] = []
@@ -50,14 +65,11 @@ class Grove:
         return [run.module if run.grown else None for run in self.runs]
 
     def events(self) -> Iterator[tuple[int, Event] | None]:
-        """Grow to the end, and tell what happens to which run; None is a pause, in which :meth:`state` is whole.
-
-        The last TreeChanged of a run holds its finished module.
-        """
+        """Grow to the end, and tell what happens to which run; None is a pause, in which :meth:`state` is whole."""
         while True:
             if self._training is None:
                 for r, run in enumerate(self.runs):
-                    if run.task is None and run.phase != "done":
+                    if run.task is None and not run.done:
                         yield from ((r, event) for event in run.choose(self.samples))
                 self._members = self._together()
                 if not self._members:
@@ -77,13 +89,13 @@ class Grove:
                     yield from ((r, event) for event in self.runs[r].finish(network, self.samples))
             self._training, self._members, self._tasks = None, [], []
 
-    def state(self) -> State:
+    def state(self) -> Saved:
         """What :meth:`restore` needs, as JSON-able values and tensors; only in a pause."""
         about: dict[str, Any] = {"runs": [], "tasks": [], "members": self._members}
         tensors: dict[str, Tensor] = {}
         in_training = dict(zip(self._members, self._tasks, strict=True))
         for r, run in enumerate(self.runs):
-            whole_in_training = r in in_training and run.task is not None and run.task.leaf is None
+            whole_in_training = r in in_training and run.task is not None and run.task.stage.trains != CHILDREN
             about_run, of_run = run.state(with_weights=not whole_in_training)
             about["runs"].append(about_run | {"waiting": run.task is not None})
             task = run.task or in_training.get(r)
@@ -120,7 +132,7 @@ class Grove:
         samples = self._training.objective.n_samples[done.run]
         leaves = (
             sum(len(tree.leaves) for tree in run.module.nodes.layout.trees)
-            if task.leaf is None
+            if task.stage.trains != CHILDREN
             else 2 * run.plan.n_init
         )
         return EpochEnded(
@@ -142,7 +154,7 @@ class Grove:
         for r in waiting:
             task = self.runs[r].task
             assert task is not None
-            groups.setdefault((task.leaf is None, task.stage.name, task.depth), []).append(r)
+            groups.setdefault((task.stage.trains != CHILDREN, task.stage.name, task.depth), []).append(r)
         if not groups:
             return []
         best = min(groups, key=lambda group: (group[0], -len(groups[group])))
@@ -159,12 +171,12 @@ class Grove:
             for run, task in zip(runs, self._tasks, strict=True)
         ]
         network = networks[0] if len(networks) == 1 else _joined(networks).to(self.samples.device)
-        plan, views = self.plan, None
+        stage, views = self._tasks[0].stage, None
         if self._augment is not None:
-            views = Views(self._augment, runs[0].module.arch.input_shape, 1 if plan.contrast is None else 2)
-        objective = objective_of(runs, self._tasks, network, self.samples, views, plan.contrast)
+            views = Views(self._augment, runs[0].module.arch.input_shape, stage.views)
+        objective = objective_of(runs, self._tasks, network, self.samples, views)
         seeds = [task.seed for task in self._tasks]
-        return Training(objective, self.samples, self._tasks[0].stage, plan.samples_per_step, seeds)
+        return Training(objective, self.samples, stage, self.plan.samples_per_step, seeds, self._fast)
 
     def _taken_out(self, network: Trainable, run: int) -> TreeVAEModule | Subtree:
         """What was trained for one of the members."""

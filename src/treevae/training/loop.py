@@ -59,10 +59,18 @@ class Training:
         Samples in a step, each in as many views as the objective has. A last short batch is dropped.
     seeds : sequence of int
         One for each run.
+    fast : bool
+        Whether products on a GPU may be rounded for speed.
     """
 
     def __init__(
-        self, objective: Objective, samples: Samples, stage: Stage, batch_size: int, seeds: Sequence[int]
+        self,
+        objective: Objective,
+        samples: Samples,
+        stage: Stage,
+        batch_size: int,
+        seeds: Sequence[int],
+        fast: bool = True,
     ) -> None:
         self.objective, self.stage, self.seeds = objective, stage, list(seeds)
         self._batch_size = min(batch_size, *objective.n_samples)
@@ -78,7 +86,7 @@ class Training:
                     f"{len(self.seeds)} runs side by side need more of the device's memory than is free now"
                 )
             self._ahead = Ahead(samples)
-        self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay)
+        self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay, fast)
 
     def run(self) -> Iterator[EpochDone | None]:
         """Train to the end of the stage; None is a pause, in which :meth:`state` may be asked for."""
@@ -135,6 +143,8 @@ class Training:
             return
         stepper.adam.learning_rate[self._trees(run)] = stage.rate(self.epoch[run])
         stepper.kl_weight[self._trees(run)] = stage.kl_weight(self.epoch[run])
+        for row, term in enumerate(self.objective.terms_beside):
+            stepper.term_weights[row, self._trees(run)] = term.weight_in(self.epoch[run])
         n = self.objective.n_samples[run]
         device = stepper.order.device if self._window is None else torch.device("cpu")
         generator = torch.Generator(device).manual_seed(mixed(self.seeds[run], ORDER, self.epoch[run]))

@@ -5,51 +5,52 @@ Each trains one or several runs side by side; a run has samples of its own and a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from ..model import contrastive, descent
+from ..model import descent
 from ..model.elbo import TERMS, ElboTerms
 from ..model.layout import Layout
 from ..model.module import TreeVAEModule
 from ..model.stack import Trainable
 from ..model.subtree import FrozenPath, Subtree
-from .plan import Contrast
 from .samples import Samples, over
+from .terms import Pass, Term
 from .views import Views
 
+Weigh = Callable[[Tensor], Tensor]
 NoiseRows = list[tuple[list[int], int]]  # for each tensor of noise: the run of each of its rows, and the latent size
 
 
 class Loss(Protocol):
     """What a step says of its samples."""
 
-    def total(self, kl_weight: Tensor) -> Tensor:
-        """What is minimised, of all trees together; ``kl_weight``, of the stage, has one for each tree."""
+    def total(self, kl_weight: Tensor, term_weights: Tensor) -> Tensor:
+        """What is minimised, of all trees together; weights, of the stage, are (tree,) and (term, tree)."""
 
     def means(self) -> Tensor:
         """The mean of each term over the batch, (term, tree), as ``Objective.names`` has them."""
 
 
 class Terms(NamedTuple):
-    """The loss of a TreeVAE."""
+    """The loss of a TreeVAE: the ELBO's, and what its stage adds."""
 
     elbo: ElboTerms
-    contrast: Tensor | None = None  # (2, tree): of the bottom-up and of the routers
-    contrastive_weight: float = 0.0
+    more: tuple[Tensor, ...] = ()  # of each of the stage's terms its parts: (part, tree)
 
-    def total(self, kl_weight: Tensor) -> Tensor:
-        """The ELBO's loss and the contrastive one."""
+    def total(self, kl_weight: Tensor, term_weights: Tensor) -> Tensor:
+        """Their weighted sum."""
         loss = self.elbo.loss(kl_weight)
-        return loss if self.contrast is None else loss + self.contrastive_weight * self.contrast.sum()
+        for weight, parts in zip(term_weights, self.more, strict=True):
+            loss = loss + (weight * parts).sum()
+        return loss
 
     def means(self) -> Tensor:
-        """The terms of the ELBO, and of the contrastive loss."""
-        means = self.elbo.values.detach().mean(-1)
-        return means if self.contrast is None else torch.cat([means, self.contrast.detach()])
+        """The terms of the ELBO, and the parts of what is added."""
+        return torch.cat([self.elbo.values.detach().mean(-1), *(parts.detach() for parts in self.more)])
 
 
 class Objective(Protocol):
@@ -60,7 +61,8 @@ class Objective(Protocol):
     n_derived: int  # numbers that are kept for each sample beside itself
     noise_rows: NoiseRows
     views: Views | None  # where a step sees augmented samples
-    names: tuple[str, ...]  # of the terms of the loss
+    names: tuple[str, ...]  # of the terms of the loss, and of the parts of what is added
+    terms_beside: tuple[Term, ...]  # what is added to the loss
 
     @property
     def network(self) -> Trainable:
@@ -104,6 +106,7 @@ class OnSamples:
     """The part of an objective that sees all samples as they are."""
 
     n_derived = 0
+    terms_beside: tuple[Term, ...] = ()
 
     def __init__(self, samples: Samples, n_runs: int, views: Views | None = None) -> None:
         self._samples, self.views = samples, views
@@ -132,19 +135,15 @@ class OnSamples:
 
 
 class WholeTree(OnSamples):
-    """All networks of a module; with ``contrast`` views are compared as well."""
+    """All networks of a module."""
 
     def __init__(
-        self,
-        module: TreeVAEModule,
-        samples: Samples,
-        views: Views | None = None,
-        contrast: Contrast | None = None,
+        self, module: TreeVAEModule, samples: Samples, views: Views | None = None, terms: Sequence[Term] = ()
     ) -> None:
         layout = module.nodes.layout
         super().__init__(samples, layout.n_runs, views)
-        self.network, self._contrast, self.n_trees = module, contrast, len(layout.trees)
-        self.names = _names(contrast)
+        self.network, self.n_trees = module, len(layout.trees)
+        self.terms_beside, self.names = tuple(terms), names_of(terms)
         self.noise_rows = _noise_rows(layout, module.arch.latent_dims)
 
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
@@ -153,11 +152,11 @@ class WholeTree(OnSamples):
         d = self.network.d(x)
         found = descent.infer(nodes, d, noise)
         elbo = descent.elbo(nodes, found, x)
-        if self._contrast is None:
+        if not self.terms_beside:
             return Terms(elbo)
         log_reach = descent.log_reach(nodes, found.logit_q)[nodes.layout.router_rows]
-        projections = self.network.bottom_up.projected(d)
-        return _contrasted(elbo, self._contrast, projections, nodes.layout, found.logit_q, log_reach)
+        seen = Pass(nodes.layout, found.logit_q, log_reach, self.network.bottom_up.projected(d))
+        return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
 
     def right(self) -> Tensor:
         """Of first trees, whose root has two leaves: (tree, sample)."""
@@ -178,8 +177,10 @@ class SubtreeOnSubset:
         For each run the samples to train on.
     views : Views, optional
         With these every step sees other samples, so that nothing can be computed ahead.
-    contrast : Contrast, optional
-        A contrastive loss; only its routers' part exists here.
+    terms : sequence of Term
+        What is added to the ELBO's loss; the bottom-up, which is frozen, has no part in it.
+    weigh : callable, optional
+        What samples count for, given the log of the probability that they reach the parent; by default that itself.
     """
 
     def __init__(
@@ -190,11 +191,13 @@ class SubtreeOnSubset:
         samples: Samples,
         rows: Sequence[Tensor],
         views: Views | None = None,
-        contrast: Contrast | None = None,
+        terms: Sequence[Term] = (),
+        weigh: Weigh | None = None,
     ) -> None:
         self.network, self._samples, self._modules = subtree, samples, [module.eval() for module in modules]
-        self.views, self._contrast = views, contrast
-        self.n_trees, self.names = len(subtree.nodes.layout.trees), _names(contrast)
+        self.views, self._weigh = views, weigh
+        self.n_trees = len(subtree.nodes.layout.trees)
+        self.terms_beside, self.names = tuple(terms), names_of(terms)
         self._all_rows = list(rows)
         self.n_samples = [len(part) for part in rows]
         self._path = FrozenPath([(module.nodes, leaf) for module, leaf in zip(modules, leaves, strict=True)])
@@ -246,15 +249,18 @@ class SubtreeOnSubset:
             x = self.views.held
             packed = torch.stack([self._pack(of_run, r) for r, of_run in enumerate(x)])
         evidence = self._path.unpacked(packed)
+        if self._weigh is not None:
+            evidence = evidence._replace(log_reach=self._weigh(evidence.log_reach))
         n_path = len(evidence.heads)
         z = self._path.sample(evidence.heads, noise[:n_path])
         found = self.network.descend(evidence, z, noise[n_path:])
         nodes = self.network.nodes
         elbo = descent.elbo(nodes, found, x)
-        if self._contrast is None:
+        if not self.terms_beside:
             return Terms(elbo)
         log_reach = evidence.log_reach.index_select(0, nodes.layout.run_of_trees)  # the roots are the only routers
-        return _contrasted(elbo, self._contrast, None, nodes.layout, found.logit_q, log_reach)
+        seen = Pass(nodes.layout, found.logit_q, log_reach, None)
+        return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
 
     @torch.no_grad()
     def right(self) -> Tensor:
@@ -272,23 +278,9 @@ class SubtreeOnSubset:
         return torch.cat([self._path.packed(self._modules[run].d(x[part]), run) for part in parts])
 
 
-def _names(contrast: Contrast | None) -> tuple[str, ...]:
-    return TERMS if contrast is None else (*TERMS, *contrastive.CONTRASTS)
-
-
-def _contrasted(
-    elbo: ElboTerms,
-    contrast: Contrast,
-    projections: Sequence[Tensor] | None,
-    layout: Layout,
-    logits: Tensor,
-    log_reach: Tensor,
-) -> Terms:
-    """The terms of an ELBO and of a contrastive loss."""
-    of_trees = contrastive.contrast(
-        contrast.variant, projections, logits, log_reach, layout.tree_of_routers, len(layout.trees)
-    )
-    return Terms(elbo, of_trees, contrast.weight)
+def names_of(terms: Sequence[Term]) -> tuple[str, ...]:
+    """What a loss with these terms beside the ELBO's is made of."""
+    return (*TERMS, *(name for term in terms for name in term.names))
 
 
 def _noise_rows(layout: Layout, dims: Sequence[int]) -> NoiseRows:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from math import ceil
-from typing import NamedTuple
+from typing import Any
 
 from ..tree import Tree
+from . import terms
+from .terms import Contrast, Term
 
 PAPER_EPOCHS = 150  # of a growth stage; every other length below is given for this one
-LEAF_RULES = ("samples", "reconstruction", "elbo")
+TREE, CHILDREN = "tree", "children"
+PARTS = (TREE, CHILDREN)  # what a stage trains: all networks of a tree, or those of the new children of a leaf
+GONE = {"candidate_rule", "held_out", "repairs"}  # what plans of earlier versions had, and no result depends on now
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,12 @@ class Stage:
     kl_start: float = 0.0
     kl_max: float = 1.0
     weight_decay: float = 1e-5  # L2
+    trains: str = TREE  # one of PARTS
+    terms: tuple[Term, ...] = ()  # minimised beside the ELBO
+
+    def __post_init__(self) -> None:
+        if self.trains not in PARTS:
+            raise ValueError(f"trains={self.trains!r}; allowed are {', '.join(map(repr, PARTS))}")
 
     def kl_weight(self, epoch: int) -> float:
         """The weight of the KL in an epoch, counted from 0."""
@@ -33,12 +44,10 @@ class Stage:
         """The learning rate of an epoch, counted from 0."""
         return self.learning_rate * 0.1 ** (epoch // self.drop_after)
 
-
-class Contrast(NamedTuple):
-    """A contrastive loss beside the ELBO's."""
-
-    variant: str  # one of contrastive.VARIANTS
-    weight: float
+    @property
+    def views(self) -> int:
+        """Of each sample that a step needs."""
+        return max((term.views for term in self.terms), default=1)
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Plan:
     """All stages of growing a tree, and the rules between them."""
 
     first: Stage  # root and two leaves
-    subtree: Stage  # each later split
+    subtree: Stage | None  # each later split; None where nothing is split
     whole: Stage | None  # the whole tree, after every ``whole_every``-th split
     final: Stage | None  # the whole tree, at the end
     whole_every: int = 3
@@ -54,20 +63,19 @@ class Plan:
     batch_size: int = 256  # rows in a step: samples, or views of them
     n_init: int = 1  # candidates for the first tree and for every split
     leaf_rule: str = "samples"  # which leaf is split: most samples, or most loss
-    contrastive_weight: float = 0.0
-    contrastive_loss: str = "both"
     min_share: float = 0.05  # of the samples, for the smaller child: a candidate below this has collapsed
     min_leaf: float = 0.01  # of the samples: a leaf below this does not count, and is pruned at the end
 
     @property
-    def samples_per_step(self) -> int:
-        """Samples whose views make a batch: a contrastive loss sees each of them twice."""
-        return self.batch_size if self.contrast is None else self.batch_size // 2
+    def stages(self) -> dict[str, Stage]:
+        """The stages that there are, by their names."""
+        stages = (self.first, self.subtree, self.whole, self.final)
+        return {stage.name: stage for stage in stages if stage is not None}
 
     @property
-    def contrast(self) -> Contrast | None:
-        """The contrastive loss, if it counts."""
-        return Contrast(self.contrastive_loss, self.contrastive_weight) if self.contrastive_weight > 0 else None
+    def samples_per_step(self) -> int:
+        """Samples whose views make a batch."""
+        return self.batch_size // max(stage.views for stage in self.stages.values())
 
     @classmethod
     def paper(
@@ -78,39 +86,70 @@ class Plan:
         n_init: int = 1,
         leaf_rule: str = "samples",
         learning_rate: float = 1e-3,
-        contrastive_weight: float = 0.0,
-        contrastive_loss: str = "both",
+        contrast: Contrast | None = None,
     ) -> Plan:
         """The paper's recipe; other numbers of epochs keep its proportions and the KL weights that stages end with.
 
         With a contrastive loss the KL weight rises tenfold faster, and the whole tree is never trained again: the
         losses of the routers are local, so that a split needs no correction by others.
         """
-        scale, contrastive = epochs / PAPER_EPOCHS, contrastive_weight > 0
+        scale = epochs / PAPER_EPOCHS
 
-        def stage(name: str, length: int, kl_step: float) -> Stage:
+        def stage(name: str, length: int, kl_step: float, trains: str = TREE) -> Stage:
             epochs_here = max(1, round(length * scale))
             return Stage(
                 name,
                 epochs_here,
                 kl_step=kl_step / scale,
-                kl_start=kl_step / scale if contrastive else 0.0,
+                kl_start=0.0 if contrast is None else kl_step / scale,
                 learning_rate=learning_rate,
                 drop_after=max(round(100 * scale), ceil(epochs_here / 2)),  # once in any stage
+                trains=trains,
+                terms=() if contrast is None else (contrast,),
             )
 
         return cls(
-            first=stage("first tree", PAPER_EPOCHS, 0.01 if contrastive else 0.001),
-            subtree=stage("subtree", PAPER_EPOCHS, 0.01 if contrastive else 0.001),
-            whole=None if contrastive else stage("whole tree", 80, 0.001),
-            final=None if contrastive else stage("final", 200, 0.01),
+            first=stage("first tree", PAPER_EPOCHS, 0.001 if contrast is None else 0.01),
+            subtree=stage("subtree", PAPER_EPOCHS, 0.001 if contrast is None else 0.01, CHILDREN),
+            whole=stage("whole tree", 80, 0.001) if contrast is None else None,
+            final=stage("final", 200, 0.01) if contrast is None else None,
             n_leaves=n_leaves,
             batch_size=batch_size,
             n_init=n_init,
             leaf_rule=leaf_rule,
-            contrastive_weight=contrastive_weight,
-            contrastive_loss=contrastive_loss,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON-able values."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: _stage_to_dict(value) if isinstance(value, Stage) else value for name, value in told.items()}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Plan:
+        """The plan that :meth:`to_dict`, or an earlier version, told of."""
+        values = {name: value for name, value in told.items() if name not in GONE}
+        weight, variant = values.pop("contrastive_weight", 0.0), values.pop("contrastive_loss", "both")
+        if unknown := values.keys() - {field.name for field in fields(cls)}:
+            raise ValueError(f"unknown keys {sorted(unknown)} for {cls.__name__}")
+        of_all = {"terms": [terms.to_dict(Contrast(variant, weight))] if weight > 0 else []}
+        parts = {name: {"trains": CHILDREN if name == "subtree" else TREE} for name in values}
+        stages = {
+            name: _stage_from_dict(of_all | parts[name] | part)
+            for name, part in values.items()
+            if isinstance(part, dict)
+        }
+        return cls(**values | stages)
+
+
+def _stage_to_dict(stage: Stage) -> dict[str, Any]:
+    told = {field.name: getattr(stage, field.name) for field in fields(stage)}
+    return told | {"terms": [terms.to_dict(term) for term in stage.terms]}
+
+
+def _stage_from_dict(told: Mapping[str, Any]) -> Stage:
+    if unknown := told.keys() - {field.name for field in fields(Stage)}:
+        raise ValueError(f"unknown keys {sorted(unknown)} for a stage")
+    return Stage(**dict(told) | {"terms": tuple(terms.from_dict(term) for term in told["terms"])})
 
 
 NEARLY = 0.99  # of the work, when all that was expected is done
@@ -125,7 +164,8 @@ class Work:
         first_leaves = 2 * plan.n_init if tree is None else n_leaves
         total = plan.first.epochs * self.epoch(first_leaves)
         for k in range(2, n_leaves if tree is None else 2):  # the split that makes k leaves k + 1
-            total += plan.subtree.epochs * self.epoch(2 * plan.n_init, share=min(1.0, 1.5 / k))
+            if plan.subtree is not None:
+                total += plan.subtree.epochs * self.epoch(2 * plan.n_init, share=min(1.0, 1.5 / k))
             if plan.whole is not None and (k - 1) % plan.whole_every == 0:
                 total += plan.whole.epochs * self.epoch(k + 1)
         if plan.final is not None:

@@ -1,0 +1,157 @@
+"""One run: its module while it grows, what it wants to be trained next, and its state. ``grove.py`` trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..model.module import TreeVAEModule
+from ..model.networks import Architecture
+from ..model.subtree import Subtree
+from ..tree import Tree
+from .events import Event
+from .growing import DONE, FIRST, Start
+from .loop import below
+from .objectives import ElboObjective, SubtreeOnSubset, WholeTree
+from .plan import CHILDREN, Plan, Stage, Work
+from .samples import Samples
+from .views import Views
+
+Saved = tuple[dict[str, Any], dict[str, Tensor]]  # JSON-able values, and tensors
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a run wants to be trained next: its whole tree, or candidates for the children of a leaf."""
+
+    stage: Stage
+    seed: int
+    leaf: int | None = None
+    depth: int = 0  # of the leaf
+    rows: Tensor | None = None  # the samples to train the children on
+
+    def about(self) -> dict[str, Any]:
+        """All but the rows, as JSON-able values."""
+        return {"stage": self.stage.name, "seed": self.seed, "leaf": self.leaf, "depth": self.depth}
+
+    @classmethod
+    def of(cls, about: dict[str, Any], plan: Plan, rows: Tensor | None) -> Task:
+        """The task that :meth:`about` describes."""
+        stage = plan.stages[about["stage"]]
+        return cls(stage, int(about["seed"]), about["leaf"], int(about["depth"]), rows)
+
+
+class Growth:
+    """One run: a tree while it grows, between its stages.
+
+    ``phase`` says what comes next, in the words of ``growing.py``; ``start`` knows what follows what.
+    """
+
+    task: Task | None
+
+    def __init__(self, arch: Architecture, plan: Plan, seed: int, device: torch.device, start: Start) -> None:
+        self.plan, self.start = plan, start
+        self.random = torch.Generator().manual_seed(seed)  # on the CPU, so that every device starts alike
+        self.phase, self.splits, self.task = FIRST, 0, None
+        self.work = Work(plan, start.tree)
+        trees = start.first_trees(plan)
+        self.module = TreeVAEModule(arch, trees, self.random, len(trees)).to(device)
+
+    @property
+    def grown(self) -> bool:
+        """Whether the module is a whole model: one tree, trained at least once."""
+        return self.phase != FIRST
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.phase == DONE
+
+    def want(self, stage: Stage, leaf: int | None = None, rows: Tensor | None = None) -> None:
+        """Have a stage trained next; with a leaf, that of its children on these samples."""
+        self.task = Task(stage, self.draw_seed(), leaf, 0 if leaf is None else self.module.tree.depth(leaf), rows)
+
+    def end(self) -> None:
+        """Want nothing any more."""
+        self.phase = DONE
+        self.module.eval()
+
+    def draw_seed(self) -> int:
+        """The next seed of the run's own generator."""
+        return int(torch.randint(2**62, (1,), generator=self.random))
+
+    def choose(self, samples: Samples) -> Iterator[Event]:
+        """Decide what is to be trained next; nothing if the run is done."""
+        return self.start.choose(self, samples)
+
+    def network(self, task: Task, generator: torch.Generator) -> TreeVAEModule | Subtree:
+        """What a task trains: the run's module itself, or a new subtree."""
+        if task.stage.trains != CHILDREN:
+            return self.module
+        device, d_dims = next(self.module.parameters()).device, self.module.bottom_up.d_dims
+        return Subtree.new(self.module.arch, d_dims, task.depth, self.plan.n_init, generator).to(device)
+
+    def finish(self, network: TreeVAEModule | Subtree, samples: Samples) -> Iterator[Event]:
+        """Take in what was trained: the best of the candidates, where there are several."""
+        task, self.task, chosen = self.task, None, 0
+        assert task is not None
+        candidates = len(network.nodes.layout.trees)
+        if candidates > 1:
+            objective = objective_of([self], [task], network, samples)
+            compare = self.start.choices.compare
+            compared = compare(objective, samples, task.stage, task.leaf, task.seed, self.plan)
+            yield compared
+            chosen = compared.chosen
+        if isinstance(network, Subtree):
+            assert task.leaf is not None
+            self.module.attach(task.leaf, network, chosen)
+            self.splits += 1
+        else:
+            self.module = TreeVAEModule.of([(network, chosen)]) if candidates > 1 else network
+        yield from self.start.go_on(self, samples)
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def state(self, with_weights: bool) -> Saved:
+        """What :meth:`restore` needs; the weights may be known from elsewhere."""
+        about = {
+            "phase": self.phase,
+            "splits": self.splits,
+            "work": self.work.done,
+            "trees": [tree.to_json() for tree in self.module.nodes.layout.trees],
+        }
+        tensors = {"random": self.random.get_state()}
+        if with_weights:
+            tensors |= {f"module.{name}": value for name, value in self.module.state_dict().items()}
+        return about, tensors
+
+    def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Stand where another run of the same plan stood."""
+        self.phase, self.splits, self.work.done = about["phase"], int(about["splits"]), float(about["work"])
+        trees, weights = [Tree.from_json(text) for text in about["trees"]], below("module.", tensors)
+        device = next(self.module.parameters()).device
+        self.module = TreeVAEModule(self.module.arch, trees, torch.Generator(), len(trees)).to(device)
+        if weights:  # else they are known from elsewhere
+            self.module.load_state_dict(weights)
+        self.random.set_state(tensors["random"])
+
+
+def objective_of(
+    runs: Sequence[Growth],
+    tasks: Sequence[Task],
+    network: TreeVAEModule | Subtree,
+    samples: Samples,
+    views: Views | None = None,
+) -> ElboObjective:
+    """What the runs' tasks minimise with a network that trains them all; without views the ELBO alone."""
+    terms = () if views is None else tasks[0].stage.terms
+    if isinstance(network, TreeVAEModule):
+        return WholeTree(network, samples, views, terms)
+    leaves = [task.leaf for task in tasks if task.leaf is not None]
+    rows = [task.rows for task in tasks if task.rows is not None]
+    weigh = runs[0].start.choices.weigh
+    return SubtreeOnSubset([run.module for run in runs], leaves, network, samples, rows, views, terms, weigh)
