@@ -34,14 +34,14 @@ from treevae.data.augment import AUGMENTATIONS, PhotoAugmentation, PhotoDraw, br
 from treevae.metrics import contingency
 from treevae.model import contrastive
 from treevae.model.contrastive import contrast
-from treevae.model.likelihoods import LIKELIHOODS, Gaussian
+from treevae.model.likelihoods import LIKELIHOODS, UnitGaussian
 from treevae.model.stack import LAYER_DEFAULTS, LayerDefaults
 from treevae.records import name_of, source, versions
 from treevae.scores import mean_terms, scores
 from treevae.training.plan import Plan, Stage
 
 
-class WholeError(Gaussian):
+class WholeError(UnitGaussian):
     """Twice the log-density: the squared error without its half, and twice the constant."""
 
     def log_prob(self, x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:

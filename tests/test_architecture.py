@@ -16,42 +16,47 @@ MAY_USE = {
     "model": {"tree"},
     "training": {"storage", "tree", "model"},
     "progress": {"training"},
-    "fitting": {"storage", "training", "progress"},
+    "listening": {"training", "progress"},
     "recipes": set(),
     "parameters": {"tree", "data", "model", "training"},
-    "saving": {"storage", "tree", "data", "model", "training"},
-    "preparing": {"storage", "data", "model", "training", "parameters", "saving"},
-    "estimator": {
-        "storage",
+    "fitted": {"tree", "data", "model", "training", "parameters"},
+    "saving": {"storage", "tree", "data", "model", "training", "parameters", "fitted"},
+    "preparing": {"storage", "tree", "data", "model", "training", "parameters"},
+    "fitting": {"storage", "training", "fitted", "listening", "preparing"},
+    "advice": {"model", "training", "fitted"},
+    "base": {"data", "training", "parameters", "fitted", "preparing", "listening", "fitting", "advice"},
+    "estimator": {"tree", "training", "recipes", "parameters", "saving", "base"},
+    "baselines": {
         "tree",
+        "data",
         "model",
         "training",
-        "fitting",
-        "data",
-        "recipes",
         "parameters",
-        "saving",
         "preparing",
+        "listening",
+        "fitting",
+        "base",
+        "estimator",
     },
-    "baselines": {"tree", "model", "training", "fitting", "data", "parameters", "preparing", "estimator"},
-    "describe": {"tree", "data", "metrics", "model", "estimator"},
+    "scores": {"tree", "data", "metrics", "model", "fitted"},
+    "records": {"storage", "tree", "data", "model", "training", "fitted", "scores"},
+    "describe": {"tree", "data", "metrics", "estimator"},
     "pictures": {"storage", "tree", "data", "describe", "estimator"},
-    "page": {"storage", "tree", "data", "metrics", "model", "estimator", "describe"},
+    "page": {"storage", "tree", "data", "metrics", "model", "training", "fitted", "estimator", "describe"},
     "plot": {"pictures"},
     "experiments": {
         "storage",
         "tree",
         "data",
         "metrics",
-        "model",
-        "training",
         "recipes",
         "preparing",
         "estimator",
         "baselines",
+        "records",
         "pictures",
     },
-    "subject": {"storage", "data", "training", "recipes", "estimator", "page"},
+    "subject": {"storage", "data", "recipes", "estimator", "page"},
     "serve": {"storage", "tree", "data", "training", "estimator", "describe", "page", "subject"},
     "cli": {
         "storage",
@@ -65,7 +70,8 @@ MAY_USE = {
         "preparing",
         "estimator",
         "baselines",
-        "describe",
+        "scores",
+        "records",
         "pictures",
         "page",
         "experiments",
@@ -121,3 +127,92 @@ def test_tree_knows_nothing_of_torch():
     names = {alias.name.split(".")[0] for node in ast.walk(ast.parse((SOURCE / "tree.py").read_text()))
              if isinstance(node, ast.Import) for alias in node.names}  # fmt: skip
     assert "torch" not in names
+
+
+# -- no reaching through windows ------------------------------------------------------------------------------------
+
+ROOT = SOURCE.parents[1]
+OF_OTHER_LIBRARIES = {  # private names that are their libraries' own, for want of public ones
+    *("_parameters", "_buffers", "_modules"),  # torch's modules: rows of stacks are put together without a copy
+    "_foreach_copy_",  # torch: one launch for all tensors
+    "_replace",  # of a NamedTuple, public but for its name
+}
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """What a file itself defines or stores, on itself or on its objects."""
+    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    return names | {
+        node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+    }
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def private_reaches(text: str) -> list[str]:
+    """Where a file uses a private name that is not its own."""
+    tree = ast.parse(text)
+    own, told = own_names(tree) | OF_OTHER_LIBRARIES, []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            told += [f"{node.lineno}: import {one.name}" for one in node.names if is_private(one.name)]
+        elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
+            of_itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")  # inherited
+            of_parent = isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"
+            told += [] if of_itself or of_parent else [f"{node.lineno}: {ast.unparse(node)}"]
+    return told
+
+
+def patches(text: str) -> list[str]:
+    """Where a file gives an attribute, or an entry, of something that it imports another value."""
+    tree = ast.parse(text)
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imported |= {(one.asname or one.name).split(".")[0] for one in node.names}
+    told = []
+    for node in ast.walk(tree):
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        )
+        for target in targets:
+            base = target
+            while isinstance(base, ast.Attribute | ast.Subscript):
+                base = base.value
+            if base is not target and isinstance(base, ast.Name) and base.id in imported:
+                told.append(f"{node.lineno}: {ast.unparse(target)}")
+    return told
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+OURS = sorted([*SOURCE.rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "examples").rglob("*.py")])
+SETS_SWITCHES = {  # of torch and of the system, and of no module of ours
+    "src/treevae/training/engine.py",  # cuDNN's benchmark mode, while a step is captured
+    "src/treevae/cli/fit.py",  # how warnings are shown, inside catch_warnings
+}
+
+
+@pytest.mark.parametrize("path", OURS, ids=relative)
+def test_nobody_reaches_for_what_is_private_elsewhere(path):
+    assert private_reaches(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", OURS, ids=relative)
+def test_nobody_patches_what_is_imported(path):
+    assert relative(path) in SETS_SWITCHES or patches(path.read_text()) == []
+
+
+def test_the_checks_see_reaches_and_patches():
+    assert private_reaches("from a import _b\nx._c\nself._d\nsuper()._e\ny._replace(a=1)") == [
+        "1: import _b",
+        "2: x._c",
+    ]
+    assert private_reaches("class A:\n    def _f(self): ...\nA()._f()") == []
+    assert patches("import a\nfrom b import C, D\na.x = 1\nC['y'] = 2\nd.z = 3\nD = 4") == ["3: a.x", "4: C['y']"]

@@ -14,11 +14,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from torch import Tensor
 
 from treevae.baselines import embedded_tree
+from treevae.baselines.autoencoder import Leaves, squared_sums
 from treevae.baselines.deepect import DeepECT
-from treevae.baselines.embedded_tree import (
-    Leaves,
-    squared_sums,
-)
 from treevae.metrics import accuracy, dendrogram_purity
 from treevae.storage.states import ChangedRunError
 from treevae.training.events import EmbeddingEpochEnded, Event

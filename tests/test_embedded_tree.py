@@ -11,17 +11,9 @@ from kinds import nested
 from torch import Tensor
 
 from treevae.baselines import embedded_tree
+from treevae.baselines.autoencoder import Autoencoder, Leaves, centre_loss, compression_loss, nearest, squared_sums
 from treevae.baselines.deepect import DeepECT
-from treevae.baselines.embedded_tree import (
-    Autoencoder,
-    Clustering,
-    EmbeddedGrowth,
-    Leaves,
-    centre_loss,
-    compression_loss,
-    nearest,
-    squared_sums,
-)
+from treevae.baselines.embedded_tree import Clustering, EmbeddedGrowth
 from treevae.model.networks import Architecture
 from treevae.training.events import EmbeddingEpochEnded, LeafChosen, LeafDied
 from treevae.training.loop import Training

@@ -10,7 +10,8 @@ from test_model import ARCHITECTURES, BATCH, LARGE, TREES, noise_by_node, random
 from twin import Twin
 
 from treevae import TreeVAE
-from treevae.baselines.embedded_tree import Autoencoder, Clustering
+from treevae.baselines.autoencoder import Autoencoder
+from treevae.baselines.embedded_tree import Clustering
 from treevae.data.augment import AUGMENTATIONS
 from treevae.model import convolutions, descent, evidence, kernels
 from treevae.model.contrastive import VARIANTS, contrast

@@ -25,7 +25,8 @@ from ..training.plan import Stage
 from ..training.samples import LIGHT_CHUNK, Samples, over
 from ..training.views import Augment
 from ..tree import Tree
-from .embedded_tree import EmbeddedGrowth, Schedule, nearest
+from .autoencoder import nearest
+from .embedded_tree import EmbeddedGrowth, Schedule
 
 LIKELIHOODS = ("auto", "bernoulli", "gaussian")
 

@@ -56,7 +56,7 @@ def _norm_gradients(
     return dx[0], dweight, dbias
 
 
-class _NormLeaky(Function):
+class _NormLeakyOnCpu(Function):
     @staticmethod
     def forward(ctx, x, weight, bias, epsilon):
         y, ctx.epsilon = torch.empty_like(x), epsilon
@@ -222,7 +222,7 @@ def upward(
     return _Upward.apply(x.contiguous(), weight.contiguous(), scale, shift, padding, epsilon)
 
 
-class _LogBernoulli(Function):
+class _LogBernoulliOnCpu(Function):
     @staticmethod
     def forward(ctx, x, output, run_of):
         p = torch.empty_like(output)
@@ -264,11 +264,11 @@ def norm_leaky(
     """Batch norm in training mode, then leaky ReLU; as :func:`kernels.norm_leaky`."""
     n, rows, f = x.shape
     series = x.mT.reshape(n * f, rows)  # no copy where the rows stand side by side
-    y, stats = _NormLeaky.apply(series, weight.reshape(-1), bias.reshape(-1), epsilon)
+    y, stats = _NormLeakyOnCpu.apply(series, weight.reshape(-1), bias.reshape(-1), epsilon)
     follow(running_mean, running_var, stats, rows, momentum)
     return y.view(n, f, rows).mT
 
 
 def log_bernoulli(x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
     """Log-likelihood of Bernoulli logits; as :func:`kernels.log_bernoulli`."""
-    return _LogBernoulli.apply(x.mT.contiguous(), output.mT.contiguous(), run_of.tolist())
+    return _LogBernoulliOnCpu.apply(x.mT.contiguous(), output.mT.contiguous(), run_of.tolist())

@@ -38,7 +38,7 @@ class Bernoulli:
         return output.sigmoid()
 
 
-class Gaussian:
+class UnitGaussian:
     """Independent Gaussian features with sigma = 1: squared error, as in the paper's colour images."""
 
     outputs = 1
@@ -70,10 +70,10 @@ class GaussianLearnt:
         return output.chunk(2, dim=-1)[0]
 
 
-Likelihood = Bernoulli | Gaussian | GaussianLearnt
+Likelihood = Bernoulli | UnitGaussian | GaussianLearnt
 
 LIKELIHOODS: dict[str, Likelihood] = {
     "bernoulli": Bernoulli(),
-    "gaussian": Gaussian(),
+    "gaussian": UnitGaussian(),
     "gaussian_learnt": GaussianLearnt(),
 }

@@ -139,7 +139,7 @@ class TreeVAEModule(Trainable):
             where = torch.full_like(taken, layout.leaves.index(NodeKey(0, node)))
         else:
             where = torch.multinomial(at_leaves[:, taken].softmax(0).T, 1, generator=generator).squeeze(1)
-        result = torch.empty(n, math.prod(self.arch.input_shape), device=log_reach.device, dtype=log_reach.dtype)
+        result = torch.empty(n, math.prod(self.arch.shown.shape), device=log_reach.device, dtype=log_reach.dtype)
         decoders = self.nodes.rows()["decoder"]
         for i in where.unique().tolist():
             rows, key = (where == i).nonzero().squeeze(1), layout.leaves[i]

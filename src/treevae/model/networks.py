@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,13 @@ IMAGE_NETWORKS = ("cnn", "deep_cnn", "resnet")
 NETWORKS = (*MLP_WIDTHS, *IMAGE_NETWORKS)
 MOST_LAYERS = 100  # of a network, and levels of a tree
 LARGEST_SIDE = 4096  # pixels of an image that a convolutional network sees
+
+
+class End(NamedTuple):
+    """One end of a model: the shape of the samples there, and the networks for them."""
+
+    shape: tuple[int, ...]  # (features,) or (channels, height, width)
+    network: str  # one of NETWORKS
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,16 @@ class Architecture:
                 f"{len(self.latent_dims)} latent_dims need {len(self.latent_dims) - 1} hidden_dims, one for each step "
                 f"between levels; got {len(self.hidden_dims)}: {self.hidden_dims}"
             )
+
+    @property
+    def read(self) -> End:
+        """What the encoder reads."""
+        return End(self.input_shape, self.network)
+
+    @property
+    def shown(self) -> End:
+        """What the decoders show: one and the same as what is read."""
+        return self.read
 
     @property
     def n_levels(self) -> int:
@@ -281,21 +299,22 @@ DECODERS = {"cnn": CnnDecoder, "deep_cnn": DeepCnnDecoder, "resnet": ResnetDecod
 def make_encoder(arch: Architecture, n: int, generator: torch.Generator) -> tuple[NodeStack, int]:
     """The domain's encoder for n trees, and the size of its output, the deepest d."""
     with layers_like(arch.layer_defaults):
-        if arch.network in ENCODERS:
-            encoder = ENCODERS[arch.network](n, arch.input_shape, generator)
+        shape, network = arch.read
+        if network in ENCODERS:
+            encoder = ENCODERS[network](n, shape, generator)
             return encoder, encoder.n_out
-        widths = MLP_WIDTHS[arch.network]
-        return Mlp(n, prod(arch.input_shape), widths, generator), widths[-1]
+        widths = MLP_WIDTHS[network]
+        return Mlp(n, prod(shape), widths, generator), widths[-1]
 
 
 def make_decoder(arch: Architecture, n: int, depth: int, generator: torch.Generator) -> NodeStack:
     """The decoders of n leaves of a depth: (leaf, batch, latent) -> (leaf, batch, outputs * features)."""
     latent, outputs = arch.latent_dims[depth], arch.likelihood_model.outputs
     with layers_like(arch.layer_defaults):
-        if arch.network in DECODERS:
-            return DECODERS[arch.network](n, latent, arch.input_shape, outputs, generator)
-        widths = MLP_WIDTHS[arch.network][::-1]
-        return Mlp(n, latent, widths, generator, outputs * prod(arch.input_shape))
+        shape, network = arch.shown
+        if network in DECODERS:
+            return DECODERS[network](n, latent, shape, outputs, generator)
+        return Mlp(n, latent, MLP_WIDTHS[network][::-1], generator, outputs * prod(shape))
 
 
 class BottomUp(nn.Module):

@@ -173,7 +173,7 @@ class Grove:
         network = networks[0] if len(networks) == 1 else _joined(networks).to(self.samples.device)
         stage, views = self._tasks[0].stage, None
         if self._augment is not None:
-            views = Views(self._augment, runs[0].module.arch.input_shape, stage.views)
+            views = Views(self._augment, runs[0].module.arch.read.shape, stage.views)
         objective = objective_of(runs, self._tasks, network, self.samples, views)
         seeds = [task.seed for task in self._tasks]
         return Training(objective, self.samples, stage, self.plan.samples_per_step, seeds, self._fast)
