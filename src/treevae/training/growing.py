@@ -89,10 +89,10 @@ class Splits:
         if run.phase == FINAL:
             yield from self._end(run, samples)
             return
-        if run.phase != WHOLE:
+        before, whole = run.phase, run.plan.whole
+        run.phase = WHOLE if before == SPLIT and whole is not None and run.splits % run.plan.whole_every == 0 else SPLIT
+        if before != WHOLE:
             yield TreeChanged(run.module.tree)
-        due = run.phase == SPLIT and run.plan.whole is not None and run.splits % run.plan.whole_every == 0
-        run.phase = WHOLE if due else SPLIT
 
     def _end(self, run: Growth, samples: Samples) -> Iterator[Event]:
         yield from prune(run.module, samples, 1 / len(samples))  # every leaf of the finished tree wins a sample
@@ -124,8 +124,8 @@ class Given:
         if run.phase == FINAL:
             yield from self._end(run)
             return
-        yield TreeChanged(run.module.tree)
         run.phase = FINAL
+        yield TreeChanged(run.module.tree)
 
     def _end(self, run: Growth) -> Iterator[Event]:
         run.end()
