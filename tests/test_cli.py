@@ -31,7 +31,8 @@ from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
 from treevae.model.likelihoods import LIKELIHOODS
 from treevae.model.networks import NETWORKS
 from treevae.model.stack import LAYER_DEFAULTS
-from treevae.storage.states import RunFolder, fingerprint
+from treevae.storage.fingerprint import fingerprint
+from treevae.storage.states import StateFolder
 from treevae.training.events import TreeChanged
 from treevae.training.grove import Grove
 from treevae.training.loop import DivergedError
@@ -294,7 +295,7 @@ def test_a_refused_fit_changes_nothing(data: Path, tmp_path: Path) -> None:
         treevae("fit", data / "x.npy", "-o", tmp_path, "--force", *wrong, code=1)
     treevae("fit", data / "x.npy", "-o", tmp_path, "--force", "--seed", "-1", code=2)
     treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=1)  # without --force
-    with RunFolder(tmp_path):  # as another process would
+    with StateFolder(tmp_path):  # as another process would
         assert str(os.getpid()) in treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, "--force", code=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != "lock"} == before
 

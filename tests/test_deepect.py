@@ -21,7 +21,7 @@ from treevae.baselines.embedded_tree import (
 )
 from treevae.fitting import Fitting
 from treevae.metrics import accuracy, dendrogram_purity
-from treevae.storage.states import ChangedRunError
+from treevae.storage.differences import ChangedRunError
 from treevae.tree import Tree
 
 TINY = {"latent_dim": 4, "network": "mlp", "pretrain_epochs": 10, "epochs": 12, "batch_size": 64, "learning_rate": 1e-3}

@@ -67,7 +67,7 @@ from treevae.model.module import TreeVAEModule, weight_shapes
 from treevae.model.networks import Architecture
 from treevae.serve.uploads import PictureError, read_picture
 from treevae.storage import tensors as checkpoint
-from treevae.storage.states import STATES, RunFolder
+from treevae.storage.states import STATES, StateFolder
 from treevae.storage.tensors import ModelFileError
 from treevae.training import loop
 from treevae.training.grove import _checked_rows
@@ -794,7 +794,7 @@ def test_json_that_lies(tmp_path: Path, text: str, why: str) -> None:
     with refused(why, kind=ModelFileError):
         load_model(tmp_path / STATES[0])
     with refused(why, kind=ModelFileError):
-        RunFolder(tmp_path).load()
+        StateFolder(tmp_path).load()
 
 
 def test_weights_are_as_large_as_their_shapes_say() -> None:
@@ -822,10 +822,10 @@ def test_states_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patched:
         patched.setattr(loop, "PAUSE", 0)
         moments = iter((True, True))
-        patched.setattr(RunFolder, "due", lambda self: next(moments))  # a sudden end at the third pause
+        patched.setattr(StateFolder, "due", lambda self: next(moments))  # a sudden end at the third pause
         with pytest.raises(StopIteration):
             TreeVAE(**TINY).fit(bits, checkpoint=tmp_path)
-    with RunFolder(tmp_path) as folder:
+    with StateFolder(tmp_path) as folder:
         found = folder.load()
         about = json.loads(json.dumps(found.about))
         STATE_LIES[lie](about, found.tensors)

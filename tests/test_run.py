@@ -1,4 +1,4 @@
-"""A run's folder: what it remembers is read once, checked, by every command, and a damaged run.json is one clear line."""
+"""A run as one object: what it remembers is read and checked by every command, and damage is one clear line."""
 
 import json
 import re

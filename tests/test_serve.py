@@ -824,10 +824,10 @@ def test_a_run_is_watched_while_it_trains(training):
         seen.append(client.get("/api/status").json())
         return number
 
-    save = fitting.RunFolder.save
+    save = fitting.StateFolder.save
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "SHARE", 1.0)
-        patch.setattr(fitting.RunFolder, "save", spy)
+        patch.setattr(fitting.StateFolder, "save", spy)
         grown = TreeVAE(n_leaves=3, max_depth=2, n_init=2, epochs=6, network="mlp", hidden_dim=16, random_state=0).fit(
             X, checkpoint=folder, save_every=0
         )

@@ -27,7 +27,7 @@ from .preparing import Prepared, augmentation_of, batch_rows, prepare
 from .recipes import RECIPES
 from .saving import Fitted, restored_fit, restored_parameters, write
 from .storage import tensors as files
-from .storage.states import RunFolder
+from .storage.states import StateFolder
 from .training.adam import give_back
 from .training.events import LeafChosen
 from .training.grove import Grove
@@ -237,7 +237,7 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         X: Any,
         y: Any = None,
         *,
-        checkpoint: str | os.PathLike[str] | RunFolder | None = None,
+        checkpoint: str | os.PathLike[str] | StateFolder | None = None,
         save_every: float = 30.0,
     ) -> TreeVAE:
         """Grow the tree on X and return self.
@@ -263,9 +263,9 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
         Raises
         ------
-        treevae.storage.states.ChangedRunError
+        treevae.storage.differences.ChangedRunError
             The folder holds a run with other parameters or other data.
-        treevae.storage.states.RunLockedError
+        treevae.storage.lock.RunLockedError
             Another process works in the folder.
         treevae.storage.tensors.ModelFileError
             The folder holds states, but none that can be read, or one that does not hold together.

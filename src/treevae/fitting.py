@@ -15,7 +15,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from torch import Tensor
 
 from .progress import Progress
-from .storage.states import ChangedRunError, Every, RunFolder, State, check_same
+from .storage.clock import Every
+from .storage.differences import ChangedRunError, check_same
+from .storage.states import State, StateFolder
 from .storage.tensors import ModelFileError
 from .training.engine import keep_memory
 from .training.events import Event, TreeChanged
@@ -24,9 +26,9 @@ log = logging.getLogger("treevae")
 SHARE = 0.01  # of the time that writing states may take
 
 
-def run_folder(path: str | os.PathLike[str], save_every: float) -> RunFolder:
+def run_folder(path: str | os.PathLike[str], save_every: float) -> StateFolder:
     """A folder for the state of a fit."""
-    return RunFolder(path, Every(save_every, SHARE))
+    return StateFolder(path, Every(save_every, SHARE))
 
 
 class Growing(Protocol):
@@ -83,7 +85,7 @@ class Fitting(Generic[G]):
         self.seconds: list[list[float]] = [[] for _ in seeds]
         self._began = time.perf_counter()
 
-    def run(self, folder: str | os.PathLike[str] | RunFolder | None, save_every: float, fixed_seeds: bool) -> None:
+    def run(self, folder: str | os.PathLike[str] | StateFolder | None, save_every: float, fixed_seeds: bool) -> None:
         """Fit to the end, from the beginning or from the state that the folder holds; it may be locked already.
 
         Without ``fixed_seeds`` the seeds of a state found there are taken instead of those given. An interrupt
@@ -95,7 +97,7 @@ class Fitting(Generic[G]):
             self._grow(self.growing, None, lambda: False)
             return
         with ExitStack() as stack:
-            states = folder if isinstance(folder, RunFolder) else stack.enter_context(run_folder(folder, save_every))
+            states = folder if isinstance(folder, StateFolder) else stack.enter_context(run_folder(folder, save_every))
             interrupted = stack.enter_context(_interrupts())
             found = states.load()
             if found is not None:
@@ -143,7 +145,7 @@ class Fitting(Generic[G]):
             raise ValueError(f"it does not have a list for each of {len(self._seeds)} runs")
         return [list(of_run) for of_run in lists]
 
-    def _grow(self, growing: G, states: RunFolder | None, interrupted: Any) -> None:
+    def _grow(self, growing: G, states: StateFolder | None, interrupted: Any) -> None:
         with Progress(self._verbose, len(self._seeds)) as progress:
             for happened in growing.events():
                 if happened is not None:
@@ -156,14 +158,14 @@ class Fitting(Generic[G]):
                     if interrupted():
                         raise KeyboardInterrupt
 
-    def _try_to_save(self, growing: G, states: RunFolder) -> None:
+    def _try_to_save(self, growing: G, states: StateFolder) -> None:
         """Save; where that fails, training is worth more than its state, and goes on."""
         try:
             self._save(growing, states)
         except OSError as error:
             log.warning("the state of training was not saved: %s", error)
 
-    def _save(self, growing: G, states: RunFolder) -> None:
+    def _save(self, growing: G, states: StateFolder) -> None:
         about, tensors = growing.state()
         whole = {
             "identity": self._identity,

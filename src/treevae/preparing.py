@@ -15,7 +15,7 @@ from .data.units import Units
 from .model.networks import Architecture
 from .parameters import architecture, check_parameters, device_of
 from .saving import plain
-from .storage.states import fingerprint
+from .storage.fingerprint import fingerprint
 from .training.views import Augment, Views, check_that_views_differ
 
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first

@@ -16,7 +16,7 @@ from .data.files import DataFileError, read
 from .data.sets import check_not_a_set, load
 from .page.snapshot import Snapshot, snapshot
 from .recipes import RECIPES
-from .storage.states import fingerprint
+from .storage.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from .data.dataset import DataSet

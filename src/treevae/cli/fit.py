@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..data.dataset import DataSet
     from ..data.files import Table
     from ..estimator import TreeVAE
-    from ..storage.states import RunFolder
+    from ..storage.states import StateFolder
 
 OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "record.json", "tree.png", "report.html")
 DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
@@ -190,7 +190,7 @@ def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool,
     from ..fitting import run_folder
     from ..parameters import check_save_every, device_of
     from ..preparing import prepare
-    from ..storage.states import fingerprint
+    from ..storage.fingerprint import fingerprint
     from ..subject import SAMPLES
 
     check_save_every(save_every)
@@ -231,7 +231,7 @@ def _read_samples(settings: dict[str, Any], start: bool) -> tuple[Table, DataSet
     return read(path, settings["drop"]), None, str(path)
 
 
-def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Path, folder: RunFolder) -> None:
+def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Path, folder: StateFolder) -> None:
     """Fit, and write what comes out of it, also when interrupted."""
     from sklearn.exceptions import ConvergenceWarning
 

@@ -23,7 +23,7 @@ from ..model import descent
 from ..model.elbo import TERMS
 from ..model.evidence import BOUNDS, bits_per_dimension, on_byte_levels
 from ..model.scoring import score_terms
-from ..storage.states import fingerprint
+from ..storage.fingerprint import fingerprint
 from ..training.samples import Samples, over
 from ..tree import Tree
 from .cells import PARAMETERS

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)  # of file systems without
 Put = Callable[[Path, Path], None]
 
@@ -90,3 +92,13 @@ def restated(error: OSError, message: str) -> OSError:
     again = type(error)(message)
     again.errno = error.errno
     return again
+
+
+def refusal(what: str, error: OSError, kept: str = "What was in the folder is kept") -> OSError:
+    """An error that says what the system refused to do in a folder, what became of the files, and what to do."""
+    advice = "try again, or use another folder"
+    if error.errno in FULL:
+        advice = "free some space (or raise the quota or the limit on file sizes), then start it again"
+    elif error.errno in CLOSED:
+        advice = "make the folder writable, or use another"
+    return restated(error, f"{what}: {reason(error)}. {kept}; {advice}")
