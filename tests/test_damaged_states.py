@@ -219,7 +219,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(OSError, match="cannot make the run's folder") as caught:
-            StateFolder(path)
+            StateFolder(path).__enter__()
         assert str(path) in str(caught.value)
 
 

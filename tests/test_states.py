@@ -22,6 +22,9 @@ pytest.importorskip("resource", reason="kills and limits are POSIX's")
 
 def test_an_empty_folder_has_no_state(tmp_path):
     assert StateFolder(tmp_path / "a" / "b").load() is None
+    assert files(tmp_path) == []  # looking makes no folder
+    with StateFolder(tmp_path / "a" / "b") as folder:
+        assert folder.load() is None
     assert (tmp_path / "a" / "b").is_dir()
 
 

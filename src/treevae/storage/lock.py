@@ -25,32 +25,14 @@ class RunLockedError(OSError):
 
 
 class FolderLock:
-    """A folder, made if needed, in which one works alone while this is entered with ``with``.
+    """A folder in which one works alone while this is entered with ``with``; entering makes it if needed.
 
     Where the file system has no locks, this is logged as a warning, and one works without.
-
-    Parameters
-    ----------
-    path : path
-        The folder.
-
-    Raises
-    ------
-    OSError
-        The folder cannot be made.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._file: int | None = None  # descriptor
-        try:
-            if not self.path.is_dir():
-                self.path.mkdir(parents=True, exist_ok=True)
-                sync_folder(self.path.parent)
-        except OSError as error:
-            why = reason(error)
-            message = f"cannot make the run's folder {self.path}: {why}; give a path where a folder can be made"
-            raise restated(error, message) from error
 
     @property
     def held(self) -> bool:
@@ -58,15 +40,18 @@ class FolderLock:
         return self._file is not None
 
     def __enter__(self) -> FolderLock:
-        """Lock the folder.
+        """Make the folder, if it is not there, and lock it.
 
         Raises
         ------
         RunLockedError
             Another process works in it, or another holder in this process.
+        OSError
+            It cannot be made, or not be locked.
         """
         if self._file is not None:
             raise self._locked_by(f"this process ({os.getpid()})")
+        self._make()
         for _ in range(LOCK_TRIES):
             if (file := self._try()) is not None:
                 break
@@ -93,6 +78,16 @@ class FolderLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _make(self) -> None:
+        try:
+            if not self.path.is_dir():
+                self.path.mkdir(parents=True, exist_ok=True)
+                sync_folder(self.path.parent)
+        except OSError as error:
+            why = reason(error)
+            message = f"cannot make the run's folder {self.path}: {why}; give a path where a folder can be made"
+            raise restated(error, message) from error
 
     def _try(self) -> int | None:
         """The locked file, or None if it was removed meanwhile by the one who had it."""

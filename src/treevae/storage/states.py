@@ -39,7 +39,7 @@ class State:
 
 
 class StateFolder:
-    """The folder of one run's states, made if needed. Enter it with ``with``, which locks it, to save and to clear.
+    """The folder of one run's states. Enter it with ``with``, which makes and locks it, to save and to clear.
 
     Files beside the states and the lock are left alone.
 
@@ -49,11 +49,6 @@ class StateFolder:
         The folder.
     every : Every, optional
         When :meth:`due` says that it is time to save; once a minute if not given.
-
-    Raises
-    ------
-    OSError
-        The folder cannot be made.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: Every | None = None) -> None:
@@ -62,12 +57,14 @@ class StateFolder:
         self._newest: tuple[int, Path | None] | None = None  # number and file; None until the folder was looked at
 
     def __enter__(self) -> StateFolder:
-        """Lock the folder.
+        """Make the folder, if it is not there, and lock it.
 
         Raises
         ------
         RunLockedError
             Another process works in it, or another StateFolder of this process.
+        OSError
+            It cannot be made, or not be locked.
         """
         self.lock.__enter__()
         self._newest = None  # others may have been here
