@@ -237,7 +237,7 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         X: Any,
         y: Any = None,
         *,
-        checkpoint: str | os.PathLike[str] | StateFolder | None = None,
+        checkpoint: str | os.PathLike[str] | Callable[[], StateFolder] | None = None,
         save_every: float = 30.0,
     ) -> TreeVAE:
         """Grow the tree on X and return self.
@@ -256,7 +256,8 @@ class TreeVAE(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
             A folder to save the state of training in. If it holds the state of an earlier call with the same parameters
             and the same X, which was killed or interrupted, training goes on from there; on the CPU it ends with the
             same model, to the bit, as if it had never stopped. Changed parameters or data are refused. If it holds a
-            finished run, that model is taken up at once, without training.
+            finished run, that model is taken up at once, without training. Or a function that gives such a folder,
+            entered; it is called once X has been checked, so that nothing is written before.
         save_every : float, default=30.0
             Least seconds between two saves; but writing never takes more than 1 % of the time, the first and the last
             save not counted.

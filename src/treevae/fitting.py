@@ -85,8 +85,10 @@ class Fitting(Generic[G]):
         self.seconds: list[list[float]] = [[] for _ in seeds]
         self._began = time.perf_counter()
 
-    def run(self, folder: str | os.PathLike[str] | StateFolder | None, save_every: float, fixed_seeds: bool) -> None:
-        """Fit to the end, from the beginning or from the state that the folder holds; it may be locked already.
+    def run(
+        self, folder: str | os.PathLike[str] | Callable[[], StateFolder] | None, save_every: float, fixed_seeds: bool
+    ) -> None:
+        """Fit to the end, from the beginning or from the state that the folder holds; or one that is opened only now.
 
         Without ``fixed_seeds`` the seeds of a state found there are taken instead of those given. An interrupt
         (Ctrl-C) is passed on; with a folder, once the state is saved there.
@@ -97,7 +99,7 @@ class Fitting(Generic[G]):
             self._grow(self.growing, None, lambda: False)
             return
         with ExitStack() as stack:
-            states = folder if isinstance(folder, StateFolder) else stack.enter_context(run_folder(folder, save_every))
+            states = folder() if callable(folder) else stack.enter_context(run_folder(folder, save_every))
             interrupted = stack.enter_context(_interrupts())
             found = states.load()
             if found is not None:

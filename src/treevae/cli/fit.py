@@ -241,7 +241,7 @@ def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Pat
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.filterwarnings("ignore", "leaves in the tree", ConvergenceWarning)  # fewer leaves: said below
             warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
-            model.fit(table.frame, checkpoint=folder)
+            model.fit(table.frame, checkpoint=lambda: folder)
     except KeyboardInterrupt:
         whole = False
     seconds, how_to_go_on = time.perf_counter() - started, f"Go on with: treevae fit --resume {out}"
