@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE
 from treevae.cli.app import app
+from treevae.run import Run, Settings
+from treevae.storage.states import StateFolder
+from treevae.storage.tensors import ModelFileError
 
 X = np.random.default_rng(0).normal(size=(60, 3)) + np.repeat([[0.0], [6.0]], 30, 0)
 WHOLE = {"data": "x.npy", "found_at": "x.npy", "drop": [], "options": {"n_leaves": 2, "epochs": 1, "n_init": 1}}
@@ -47,11 +50,14 @@ DAMAGED = {
     "columns that are numbers": changed(drop=[1]),
     "options that are a list": changed(options=[]),
     "options that nobody knows": changed(options={"n_leafs": 3}),
+    "an option that is too large": changed(options={"n_leaves": 10**30}),
+    "an option that is a dict": changed(options={"n_leaves": {"a": 1}}),
     "options that are not for runs": changed(options={"verbose": True}),
     "a set that is a text": changed(set="yes"),
     "a demo that is a number": changed(demo=1),
     "samples that are a number": changed(samples=3),
 }
+OLD = Path(__file__).parent / "files_of_0_1" / "run"
 COMMANDS = {
     "report": ("report", "run", "--map", "pca"),
     "score": ("score", "run", "--draws", "1"),
@@ -118,3 +124,99 @@ def test_a_damaged_run_json_is_one_clear_line_of_every_command(
         Path("run", "state-a.safetensors").unlink(missing_ok=True)
     for arguments in NEEDS_NO_SETTINGS.values():
         said_by(*arguments, code=0)
+
+
+def test_what_a_run_json_lacks_of_a_later_version_is_not_asked_for(here: Path) -> None:
+    Path("run", "run.json").write_bytes(changed())  # neither "samples" nor "set" nor "demo"
+    assert "60 samples" in said_by(*COMMANDS["score"], code=0)
+    Path("run", "run.json").write_bytes(changed(samples=None, set=False, demo=False, of_a_later_version=1))
+    assert "60 samples" in said_by(*COMMANDS["score"], code=0)
+
+
+def test_settings_come_back_as_they_were_written(tmp_path: Path) -> None:
+    written = [
+        Settings(
+            "x.csv", "/there/x.csv", ("kind",), {"n_leaves": 3, "augment": None, "latent_dim": [2, 3]}, samples="a"
+        ),
+        Settings("digits", "", (), {}, is_set=True),
+        Settings.of_demo({"n_init": 1}),
+    ]
+    for settings in written:
+        Run(tmp_path).write_settings(settings)
+        assert Run(tmp_path).remembered() == Run(tmp_path).to_resume() == settings
+
+
+def test_the_run_of_an_earlier_version_is_read_as_it_was_written() -> None:
+    told = json.loads((OLD / "run.json").read_text())
+    settings, course = Run(OLD).to_resume(), Run(OLD).course()
+    assert json.loads(settings.to_json()) == told
+    assert course is not None
+    assert course.saves == 1
+    assert len(course.losses) == len(course.epochs) > 0
+    assert {epoch.epochs for epoch in course.epochs} <= {told["options"]["epochs"], 2 * told["options"]["epochs"]}
+
+
+def test_a_folder_says_what_is_there_and_what_is_missing(here: Path) -> None:
+    empty, gone, run = Run("."), Run("gone"), Run("run")
+    assert not any((empty.has_begun, empty.has_model, empty.has_settings, empty.is_unfinished, empty.is_finished))
+    assert gone.course() is None
+    with pytest.raises(FileNotFoundError, match="there is no run gone; treevae fit writes one"):
+        gone.model_file()
+    with pytest.raises(
+        FileNotFoundError, match=r"the folder \. has no model\.safetensors in it; treevae fit writes one"
+    ):
+        empty.model_file()
+    with pytest.raises(ValueError, match=r"run does not remember its samples \(no run\.json\)"):
+        run.remembered()
+    assert run.left_out() == ()
+    assert run.is_finished
+    Path("run", "run.json").write_bytes(changed(drop=["kind"]))
+    assert run.left_out() == ("kind",)
+    with pytest.raises(ValueError, match="the run in run is finished"):
+        run.to_resume()
+    Path("run", "state-b.safetensors").touch()
+    assert run.is_unfinished
+    assert not run.is_finished
+    assert run.to_resume().drop == ("kind",)
+    Path("run", "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="go on with: treevae fit --resume run"):
+        run.model_file()
+
+
+def test_a_models_file_is_its_run(here: Path) -> None:
+    Path("run", "run.json").write_bytes(changed())
+    run = Run("run/model.safetensors")
+    assert run.remembered() == Run("run").remembered()
+    assert run.report_file == Path("run", "report.html")
+    with pytest.raises(ValueError, match="it is a file"):
+        run.check_free()
+    shutil.copy("run/model.safetensors", "alone.safetensors")
+    np.testing.assert_array_equal(Run("alone.safetensors").model().labels_, run.model().labels_)
+
+
+def test_a_new_run_leaves_nothing_of_the_one_before(here: Path) -> None:
+    run, states = Run("run"), Run("run").states(30.0)
+    Path("run", "notes.txt").touch()  # the user's own
+    for name in ("labels.csv", "record.json", "tree.png", "report.html", "state-a.safetensors"):
+        Path("run", name).touch()
+    with pytest.raises(RuntimeError, match="enter the folder"):
+        run.begin(states, Settings("x.npy", "x.npy", (), {}))
+    with states:
+        run.begin(states, Settings("x.npy", "x.npy", (), {}))
+    assert sorted(path.name for path in Path("run").iterdir()) == ["notes.txt", "run.json"]
+
+
+@pytest.mark.parametrize("change", [{"kl_root": "x"}, {"kl_root": None}, {"more": 1}, {"event": 3}], ids=str)
+def test_a_course_that_does_not_hold_together_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    with StateFolder(OLD) as folder:
+        state = folder.load()
+    assert state is not None
+    about = json.loads(json.dumps(state.about))
+    about["histories"][0][0] |= change
+    with StateFolder(tmp_path) as folder:
+        folder.save(about, {})
+    if change == {"event": 3}:  # another event
+        assert len(Run(tmp_path).course().epochs) == len(Run(OLD).course().epochs) - 1
+        return
+    with pytest.raises(ModelFileError, match="does not hold together"):
+        Run(tmp_path).course()

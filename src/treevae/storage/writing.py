@@ -1,12 +1,15 @@
-"""Files that are there whole or not at all, whatever happens while they are written."""
+"""Files that are there whole or not at all, whatever happens while they are written; and tables as text."""
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -70,6 +73,15 @@ def replacing(path: Path, part: Path, put: Put | None = None) -> Iterator[None]:
         with suppress(OSError):
             part.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def as_csv(header: Sequence[str], columns: Iterable[Iterable[Any]]) -> str:
+    """The text of a csv with these columns, which are equally long."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(zip(*columns, strict=True))
+    return text.getvalue()
 
 
 def sync_folder(path: Path) -> None:
