@@ -151,9 +151,11 @@ def test_the_run_of_an_earlier_version_is_read_as_it_was_written() -> None:
     settings, course = Run(OLD).to_resume(), Run(OLD).course()
     assert json.loads(settings.to_json()) == told
     assert course is not None
-    assert course.saves == 1
-    assert len(course.losses) == len(course.epochs) > 0
-    assert {epoch.epochs for epoch in course.epochs} <= {told["options"]["epochs"], 2 * told["options"]["epochs"]}
+    state = StateFolder(OLD).load()
+    assert state is not None
+    assert course.saves == state.number
+    assert [epoch.epoch for epoch in course.epochs] == [*range(1, 61), *range(1, 51)]
+    assert len(course.losses) == len(course.epochs)
 
 
 def test_a_folder_says_what_is_there_and_what_is_missing(here: Path) -> None:
@@ -206,17 +208,13 @@ def test_a_new_run_leaves_nothing_of_the_one_before(here: Path) -> None:
     assert sorted(path.name for path in Path("run").iterdir()) == ["notes.txt", "run.json"]
 
 
-@pytest.mark.parametrize("change", [{"kl_root": "x"}, {"kl_root": None}, {"more": 1}, {"event": 3}], ids=str)
+@pytest.mark.parametrize("change", [{"kl_root": "x"}, {"kl_root": None}, {"more": 1}], ids=str)
 def test_a_course_that_does_not_hold_together_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    with StateFolder(OLD) as folder:
-        state = folder.load()
+    state = StateFolder(OLD).load()
     assert state is not None
     about = json.loads(json.dumps(state.about))
     about["histories"][0][0] |= change
     with StateFolder(tmp_path) as folder:
         folder.save(about, {})
-    if change == {"event": 3}:  # another event
-        assert len(Run(tmp_path).course().epochs) == len(Run(OLD).course().epochs) - 1
-        return
     with pytest.raises(ModelFileError, match="does not hold together"):
         Run(tmp_path).course()
