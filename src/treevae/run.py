@@ -21,9 +21,8 @@ from .tree import Tree
 
 MODEL = "model.safetensors"
 SETTINGS = "run.json"
-LABELS, DRAWING, TREE, RECORD, PICTURE, REPORT = (
-    *("labels.csv", "tree.txt", "tree.json", "record.json", "tree.png", "report.html"),
-)
+LABELS, DRAWING, TREE, RECORD = "labels.csv", "tree.txt", "tree.json", "record.json"
+PICTURE, REPORT = "tree.png", "report.html"
 OUTPUTS = (MODEL, LABELS, DRAWING, TREE, RECORD, PICTURE, REPORT)
 NEEDED = ("data", "found_at", "drop", "options")  # in a run.json; the others were not always told
 LARGEST = 2**63  # no whole number in a run.json is as large
