@@ -1,17 +1,20 @@
 """What all tests share."""
 
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from cells import TINY
 from kinds import GREY, SMALL, VECTORS
+from numbered_states import save
 from small_sets import MAKERS, Server
 
 import treevae  # its TreeVAE takes a second to import: only fixtures ask for it
 from treevae.experiments.tables import TABLES, Table
+from treevae.storage.states import StateFolder
 
 torch.set_num_threads(1)  # the tests' tensors are small; two threads would only wait for each other
 
@@ -52,3 +55,19 @@ def server() -> Iterator[Server]:
     server.http.shutdown()
     server.http.server_close()
     thread.join()
+
+
+@pytest.fixture
+def warned(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Tells the warnings that were logged so far."""
+    caplog.set_level(logging.WARNING, "treevae")
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "treevae"]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> StateFolder:
+    """A folder with states 1 and 2."""
+    with StateFolder(tmp_path) as folder:
+        save(folder, 1)
+        save(folder, 2)
+    return StateFolder(tmp_path)

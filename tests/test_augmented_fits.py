@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from treevae import TreeVAE, load
 from treevae.data.augment import AUGMENTATIONS
-from treevae.storage.states import ChangedRunError
+from treevae.storage.differences import ChangedRunError
 
 # -- augmentations ------------------------------------------------------------------------------------------------
 

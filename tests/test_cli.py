@@ -7,9 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -27,11 +28,14 @@ from treevae.cli.demo import SCORES, Demo
 from treevae.cli.words import drawing
 from treevae.data import fashion_sample
 from treevae.data.fashion_sample import FashionSample
+from treevae.data.files import read
 from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
 from treevae.model.likelihoods import LIKELIHOODS
 from treevae.model.networks import NETWORKS
 from treevae.model.stack import LAYER_DEFAULTS
-from treevae.storage.states import RunFolder, fingerprint
+from treevae.preparing import prepare
+from treevae.storage.fingerprint import fingerprint
+from treevae.storage.states import StateFolder
 from treevae.training.choosing import LEAF_RULES
 from treevae.training.events import TreeChanged
 from treevae.training.grove import Grove
@@ -203,8 +207,9 @@ def test_fit_refuses_before_it_trains(data: Path, tmp_path: Path, monkeypatch: p
     def trained(*_: Any) -> None:
         raise AssertionError("training started")
 
-    monkeypatch.setattr(TreeVAE, "fit", trained)
+    monkeypatch.setattr(Grove, "events", trained)
     (tmp_path / "file").touch()
+    assert "it is a file" in error_of("fit", data / "x.npy", "-o", tmp_path / "file")
     assert "cannot write" in error_of("fit", data / "x.npy", "-o", tmp_path / "file" / "run")
     assert "--drop 'kind'" in error_of("fit", data / "x.csv", "-o", tmp_path / "run")
     assert "missing.npy" in error_of("fit", data / "missing.npy", "-o", tmp_path / "run")
@@ -287,6 +292,36 @@ def test_resume_goes_on_and_clears_what_is_no_longer_needed(
     assert "is finished" in error_of("fit", "--resume", tmp_path)
 
 
+def test_fit_reads_and_checks_the_samples_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Counter()
+    watched = {read.__code__: "read", prepare.__code__: "checked"}
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code in watched:
+            asked[watched[frame.f_code]] += 1
+
+    monkeypatch.setattr(Grove, "events", lambda _: iter(()))  # nothing is trained
+    sys.setprofile(count)
+    try:
+        CliRunner().invoke(app, ["fit", str(data / "x.npy"), "-o", str(tmp_path / "run"), *TINY])
+    finally:
+        sys.setprofile(None)
+    assert asked == {"read": 1, "checked": 1}
+    assert (tmp_path / "run" / "run.json").exists()
+
+
+def test_a_fit_that_is_stopped_before_its_samples_are_checked_writes_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("treevae.estimator.prepare", interrupt)
+    said = treevae("fit", data / "x.npy", "-o", tmp_path / "run", *TINY, code=130)
+    assert "resume" not in said
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_refused_fit_changes_nothing(data: Path, tmp_path: Path) -> None:
     treevae("fit", data / "x.npy", "-o", tmp_path, *TINY)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -294,7 +329,7 @@ def test_a_refused_fit_changes_nothing(data: Path, tmp_path: Path) -> None:
         treevae("fit", data / "x.npy", "-o", tmp_path, "--force", *wrong, code=1)
     treevae("fit", data / "x.npy", "-o", tmp_path, "--force", "--seed", "-1", code=2)
     treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, code=1)  # without --force
-    with RunFolder(tmp_path):  # as another process would
+    with StateFolder(tmp_path):  # as another process would
         assert str(os.getpid()) in treevae("fit", data / "x.npy", "-o", tmp_path, *TINY, "--force", code=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != "lock"} == before
 
@@ -634,10 +669,10 @@ def test_words_that_are_nearly_names_of_data_sets(run, tmp_path, monkeypatch):
 
 def test_a_recipes_augmentation_can_be_turned_off(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr(cli_fit, "_fit_in", lambda out, settings, *_, **__: asked.update(settings))
+    monkeypatch.setattr(cli_fit, "_fit_in", lambda run, settings, *_, **__: asked.update(settings.options))
     treevae("fit", "omniglot", "-o", tmp_path / "run", "--root", tmp_path, "--augment", "none")
-    assert asked["options"]["augment"] is None
-    assert asked["options"]["network"] == "deep_cnn"
+    assert asked["augment"] is None
+    assert asked["network"] == "deep_cnn"
 
 
 def test_the_package_is_the_command_too() -> None:

@@ -17,7 +17,7 @@ from treevae.baselines import embedded_tree
 from treevae.baselines.autoencoder import Leaves, squared_sums
 from treevae.baselines.deepect import DeepECT
 from treevae.metrics import accuracy, dendrogram_purity
-from treevae.storage.states import ChangedRunError
+from treevae.storage.differences import ChangedRunError
 from treevae.training.events import EmbeddingEpochEnded, Event
 from treevae.tree import Tree
 

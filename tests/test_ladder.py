@@ -18,7 +18,7 @@ from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
 from treevae.model.stack import frozen_row
 from treevae.storage import tensors as checkpoint
-from treevae.storage.states import ChangedRunError
+from treevae.storage.differences import ChangedRunError
 from treevae.tree import balanced
 
 X = (load_digits().images[:400] / 16).astype(np.float32)

@@ -65,9 +65,10 @@ from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import TABLES
 from treevae.model.module import TreeVAEModule, weight_shapes
 from treevae.model.networks import Architecture
+from treevae.run import Run, Settings
 from treevae.serve.uploads import PictureError, read_picture
 from treevae.storage import tensors as checkpoint
-from treevae.storage.states import STATES, RunFolder
+from treevae.storage.states import STATES, StateFolder
 from treevae.storage.tensors import ModelFileError
 from treevae.training import loop
 from treevae.training.grove import _checked_rows
@@ -794,7 +795,7 @@ def test_json_that_lies(tmp_path: Path, text: str, why: str) -> None:
     with refused(why, kind=ModelFileError):
         load_model(tmp_path / STATES[0])
     with refused(why, kind=ModelFileError):
-        RunFolder(tmp_path).load()
+        StateFolder(tmp_path).load()
 
 
 def test_weights_are_as_large_as_their_shapes_say() -> None:
@@ -822,10 +823,10 @@ def test_states_that_lie(tmp_path: Path, lie: str, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patched:
         patched.setattr(loop, "PAUSE", 0)
         moments = iter((True, True))
-        patched.setattr(RunFolder, "due", lambda self: next(moments))  # a sudden end at the third pause
+        patched.setattr(StateFolder, "due", lambda self: next(moments))  # a sudden end at the third pause
         with pytest.raises(StopIteration):
             TreeVAE(**TINY).fit(bits, checkpoint=tmp_path)
-    with RunFolder(tmp_path) as folder:
+    with StateFolder(tmp_path) as folder:
         found = folder.load()
         about = json.loads(json.dumps(found.about))
         STATE_LIES[lie](about, found.tensors)
@@ -926,7 +927,7 @@ def test_json_that_is_none(tmp_path: Path, text: str) -> None:
         Store(tmp_path).read(CELL)
     (tmp_path / "run.json").write_text(text)
     with refused(r"run\.json cannot be read", kind=ValueError):
-        cli_fit._read_settings(tmp_path)
+        Run(tmp_path).to_resume()
 
 
 @pytest.mark.parametrize(
@@ -937,15 +938,15 @@ def test_settings_of_a_run_that_lie(tmp_path: Path, change: dict[str, Any]) -> N
     settings = {"data": "x.npy", "found_at": "x.npy", "drop": [], "options": {}} | change
     (tmp_path / "run.json").write_text(json.dumps(settings))
     with refused(r"run\.json cannot be read", kind=ValueError):
-        cli_fit._read_settings(tmp_path)
+        Run(tmp_path).to_resume()
 
 
 def test_samples_under_a_name_that_no_file_can_have(tmp_path: Path) -> None:
     with refused("there is no file or folder yyy"):
         read("y" * 5000)
-    settings = {"data": "nowhere.npy", "found_at": "y" * 5000, "drop": [], "options": {}}
+    settings = Settings("nowhere.npy", "y" * 5000, (), {})
     with refused("there is no file or folder nowhere.npy"):
-        cli_fit._fit_in(tmp_path, settings, 30.0, start=False)
+        cli_fit._fit_in(Run(tmp_path), settings, 30.0, start=False)
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_depth", 10**9), ("device", 1.5), ("device", ["cpu"])])

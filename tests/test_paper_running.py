@@ -27,7 +27,7 @@ from treevae.experiments.methods import METHODS, Method
 from treevae.experiments.running import Begun, Busy, Failed, Finished, jobs_of, run, wanted
 from treevae.experiments.store import Store
 from treevae.records import record
-from treevae.storage.states import RunFolder, RunLockedError
+from treevae.storage.lock import FolderLock, RunLockedError
 
 # -- running --------------------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ from cells import cell_of
 from pathlib import Path
 from treevae.experiments.cells import Job
 from treevae.experiments.store import Store
-from treevae.storage.states import RunLockedError
+from treevae.storage.lock import RunLockedError
 
 folder, mine = Path(sys.argv[1]), int(sys.argv[2])
 store, shared = Store(folder / "store"), cell_of(9, method="bisecting")
@@ -239,9 +239,9 @@ def test_a_lock_whose_folder_another_process_removes_is_tried_again(tmp_path, mo
         if path not in thwarted:  # the first time
             thwarted.add(path)
             raise error(path)
-        return RunFolder(path)
+        return FolderLock(path)
 
-    monkeypatch.setattr("treevae.experiments.store.RunFolder", run_folder)
+    monkeypatch.setattr("treevae.experiments.store.FolderLock", run_folder)
     with here.alone(job):
         assert len(thwarted) == 2  # the job's and the cell's
         assert is_held(job, Store(tmp_path))

@@ -32,6 +32,7 @@ from treevae import Tree, TreeVAE
 from treevae.cli.app import app as cli
 from treevae.data import load
 from treevae.page.snapshot import snapshot
+from treevae.run import Run
 from treevae.serve import connection, guard
 from treevae.serve.answers import Explorer
 from treevae.serve.app import create_app
@@ -804,12 +805,12 @@ def training(tmp_path, model) -> tuple:
         return Ready.of(Explorer(model, X, bundle), bundle)
 
     client = TestClient(create_app(site, Workers(1), Door("127.0.0.1")), base_url=HERE)
-    return tmp_path, site, Watch(site, tmp_path, prepare), client
+    return tmp_path, site, Watch(site, Run(tmp_path), prepare), client
 
 
 def test_a_run_is_watched_while_it_trains(training):
     from treevae import fitting
-    from treevae.storage.states import STATES
+    from treevae.storage.states import STATES, StateFolder
 
     folder, _, watch, client = training
     watch.look()
@@ -823,10 +824,10 @@ def test_a_run_is_watched_while_it_trains(training):
         seen.append(client.get("/api/status").json())
         return number
 
-    save = fitting.RunFolder.save
+    save = StateFolder.save
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "SHARE", 1.0)
-        patch.setattr(fitting.RunFolder, "save", spy)
+        patch.setattr(StateFolder, "save", spy)
         grown = TreeVAE(n_leaves=3, max_depth=2, n_init=2, epochs=6, network="mlp", hidden_dim=16, random_state=0).fit(
             X, checkpoint=folder, save_every=0
         )
@@ -867,7 +868,7 @@ def test_what_cannot_be_prepared_is_said(training, monkeypatch):
         raise ValueError("the data are gone")
 
     (folder / "model.safetensors").write_bytes(b"")
-    watch = Watch(site, folder, prepare)
+    watch = Watch(site, Run(folder), prepare)
     watch.start()
     watch.join(20)
     assert client.get("/api/status").json() == {"state": "failed", "title": "digits", "error": "the data are gone"}

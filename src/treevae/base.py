@@ -62,7 +62,8 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             A folder to save the state of training in. If it holds the state of an earlier call with the same parameters
             and the same X, which was killed or interrupted, training goes on from there; on the CPU it ends with the
             same model, to the bit, as if it had never stopped. Changed parameters or data are refused. If it holds a
-            finished run, that model is taken up at once, without training.
+            finished run, that model is taken up at once, without training. Or a function that gives such a folder,
+            entered; it is called once X has been checked, so that nothing is written before.
         save_every : float, default=30.0
             Least seconds between two saves; but writing never takes more than 1 % of the time, the first and the last
             save not counted.
@@ -75,9 +76,9 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ------
         treevae.fitting.NoTreeError
             The callback ended the fit before there was a tree.
-        treevae.storage.states.ChangedRunError
+        treevae.storage.differences.ChangedRunError
             The folder holds a run with other parameters or other data.
-        treevae.storage.states.RunLockedError
+        treevae.storage.lock.RunLockedError
             Another process works in the folder.
         treevae.storage.tensors.ModelFileError
             The folder holds states, but none that can be read, or one that does not hold together.

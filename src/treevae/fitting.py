@@ -19,7 +19,9 @@ from torch import Tensor
 from .fitted import Fitted, winners
 from .listening import Listener
 from .preparing import Prepared
-from .storage.states import ChangedRunError, Every, RunFolder, State, check_same
+from .storage.clock import Every
+from .storage.differences import ChangedRunError, check_same
+from .storage.states import State, StateFolder
 from .storage.tensors import ModelFileError
 from .training.adam import give_back
 from .training.choosing import Choices
@@ -33,7 +35,7 @@ from .training.samples import Samples, over
 
 log = logging.getLogger("treevae")
 SHARE = 0.01  # of the time that writing states may take
-Folder = str | os.PathLike[str] | RunFolder
+Folder = str | os.PathLike[str] | Callable[[], StateFolder]
 
 
 class NoTreeError(RuntimeError):
@@ -88,7 +90,7 @@ def fit_trees(
         The stages.
     seeds : Seeds
         One for each model.
-    run : path or RunFolder, optional
+    run : path, or a function that gives an entered StateFolder, optional
         The folder for the state of training; a state that is there is gone on from.
     listener : Listener, optional
         Hears what happens, and may end the fit.
@@ -192,7 +194,7 @@ class Fitting(Generic[R]):
         listener.begin(seeds.random_states)
 
     def run(self, folder: Folder | None, save_every: float) -> None:
-        """Fit to the end, from the beginning or from the state that the folder holds; it may be locked already.
+        """Fit to the end, from the beginning or from the state that the folder holds; or one that is opened only now.
 
         Where seeds are not fixed, those of a state found there are taken instead. An interrupt (Ctrl-C) is passed on;
         with a folder, once the state is saved there.
@@ -203,7 +205,7 @@ class Fitting(Generic[R]):
             self._train(self.runs, None, lambda: False)
             return
         with ExitStack() as stack:
-            states = folder if isinstance(folder, RunFolder) else stack.enter_context(run_folder(folder, save_every))
+            states = folder() if callable(folder) else stack.enter_context(run_folder(folder, save_every))
             interrupted = stack.enter_context(_interrupts())
             found = states.load()
             if found is not None:
@@ -244,7 +246,7 @@ class Fitting(Generic[R]):
             raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
         log.info("going on from %s", found.path)
 
-    def _train(self, runs: R, states: RunFolder | None, interrupted: Callable[[], bool]) -> None:
+    def _train(self, runs: R, states: StateFolder | None, interrupted: Callable[[], bool]) -> None:
         """Train to the end, or until somebody has had enough; a state to be saved waits for the next pause."""
         with self._listener.showing():
             for told in runs.events():
@@ -259,22 +261,22 @@ class Fitting(Generic[R]):
                     if not self._listener.wants_more:
                         return
 
-    def _try_to_save(self, runs: R, states: RunFolder) -> None:
+    def _try_to_save(self, runs: R, states: StateFolder) -> None:
         """Save; where that fails, training is worth more than its state, and goes on."""
         try:
             self._save(runs, states)
         except OSError as error:
             log.warning("the state of training was not saved: %s", error)
 
-    def _save(self, runs: R, states: RunFolder) -> None:
+    def _save(self, runs: R, states: StateFolder) -> None:
         about, tensors = runs.state()
         whole = {"identity": self._identity, "seeds": list(self._seeds.numbers), "grove": about}
         states.save(whole | self._listener.state(), tensors)
 
 
-def run_folder(path: str | os.PathLike[str], save_every: float) -> RunFolder:
+def run_folder(path: str | os.PathLike[str], save_every: float) -> StateFolder:
     """A folder for the state of a fit."""
-    return RunFolder(path, Every(save_every, SHARE))
+    return StateFolder(path, Every(save_every, SHARE))
 
 
 @contextmanager

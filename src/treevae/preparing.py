@@ -15,7 +15,7 @@ from .data.aspect import Aspect
 from .data.augment import AUGMENTATIONS
 from .model.networks import Architecture
 from .parameters import architecture, batch_rows, check_parameters, device_of, plain
-from .storage.states import fingerprint
+from .storage.fingerprint import fingerprint
 from .training.views import Augment, Views, check_that_views_differ
 from .tree import Tree
 

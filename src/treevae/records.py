@@ -19,7 +19,7 @@ from .data.dataset import DataSet
 from .fitted import Fitted
 from .model.elbo import TERMS
 from .scores import compared, explained, likelihoods, mean_terms, node_table
-from .storage.states import fingerprint
+from .storage.fingerprint import fingerprint
 from .training.events import EpochEnded
 from .tree import Tree
 

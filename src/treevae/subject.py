@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,16 +16,13 @@ from .data.files import DataFileError, read
 from .data.sets import check_not_a_set, load
 from .page.snapshot import Snapshot, snapshot
 from .recipes import RECIPES
-from .storage.states import fingerprint
+from .run import Run, Settings
+from .storage.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from .data.dataset import DataSet
     from .data.samples import Table
     from .estimator import TreeVAE
-
-SETTINGS = "run.json"  # what a run remembers
-DEMO = "demo"  # the data of a run that the demo wrote
-SAMPLES = "samples"  # in what a run remembers: their fingerprint; earlier versions did not tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +59,7 @@ class Subject:
     def of_demo(cls) -> Subject:
         """The test images of the demo."""
         data = fashion_sample.load()
-        return cls(data.x_test, "Fashion-MNIST, a sample", data.y_test, data.class_names, origin=DEMO)
+        return cls(data.x_test, "Fashion-MNIST, a sample", data.y_test, data.class_names, origin="demo")
 
     @classmethod
     def of_file(
@@ -95,7 +92,7 @@ class Subject:
 
 def subject_of(
     model: TreeVAE,
-    run: Path,
+    run: Run,
     data: str | None = None,
     root: Path | None = None,
     drop: Sequence[str] | None = None,
@@ -106,31 +103,39 @@ def subject_of(
     The name of a data set is that; a folder of the same name is ``./NAME``.
     Of a data set, which is found below ``root``, the test samples are taken; they have no columns to drop or to name.
     """
-    settings = _settings(run, data)
-    is_set = bool(settings.get("set") or settings.get(DEMO))
-    if wrong := [name for name, value in (("--drop", drop), ("--label", label)) if is_set and value]:
+    settings = told(run, data, drop)
+    has_no_columns = settings.is_set or settings.is_demo
+    if wrong := [name for name, value in (("--drop", drop), ("--label", label)) if has_no_columns and value]:
         raise ValueError(
-            f"{' and '.join(wrong)} cannot be given with the data set {settings['data']}, which has no columns and "
+            f"{' and '.join(wrong)} cannot be given with the data set {settings.data}, which has no columns and "
             "knows its own classes; leave it out"
         )
-    if root is not None and not settings.get("set"):
-        raise ValueError(f"--root is for data sets: {', '.join(RECIPES)}; {settings['data']} is none of them")
-    if settings.get(DEMO):
+    if root is not None and not settings.is_set:
+        raise ValueError(f"--root is for data sets: {', '.join(RECIPES)}; {settings.data} is none of them")
+    if settings.is_demo:
         return Subject.of_demo()
-    if settings.get("set"):
-        return Subject.of_set(load(settings["data"], root or settings["found_at"] or None))
+    if settings.is_set:
+        return Subject.of_set(load(settings.data, root or settings.found_at or None))
     if data is not None:
         check_not_a_set(Path(data))
-        return Subject.of_file(model, Path(data), drop, label, settings["drop"])
-    path = next((path for name in ("found_at", "data") if (path := Path(settings[name])).exists()), None)
+        return Subject.of_file(model, Path(data), drop, label, settings.drop)
+    path = next((Path(name) for name in (settings.found_at, settings.data) if os.path.exists(name)), None)
     if path is None:
-        raise DataFileError(f"the samples of {run} are not at {settings['found_at']} any more; name them with --data")
-    subject = Subject.of_file(model, path, drop, label, settings["drop"])
-    was = settings.get(SAMPLES)
-    if drop is None and isinstance(was, str) and was != fingerprint(np.asarray(subject.X)):
-        changed = f"{path} is not what it was when {run} was fitted."
+        raise DataFileError(f"the samples of {run.path} are not at {settings.found_at} any more; name them with --data")
+    subject = Subject.of_file(model, path, drop, label, settings.drop)
+    if drop is None and settings.samples not in (None, fingerprint(np.asarray(subject.X))):
+        changed = f"{path} is not what it was when {run.path} was fitted."
         return replace(subject, note=" ".join(filter(None, [changed, subject.note])))
     return subject
+
+
+def told(run: Run, data: str | None, drop: Sequence[str] | None) -> Settings:
+    """What the run remembers of its samples; or what is known of others, which may come without columns it left out."""
+    if data is None:
+        return run.remembered()
+    if data in RECIPES:
+        return Settings(data, "", (), {}, is_set=True)
+    return Settings(data, "", run.left_out() if drop is None else (), {})
 
 
 def as_fitted(model: TreeVAE, table: Table, path: Path) -> tuple[Any, str]:
@@ -148,33 +153,3 @@ def as_fitted(model: TreeVAE, table: Table, path: Path) -> tuple[Any, str]:
     with suppress(ImportError):  # without pandas scikit-learn warns, too
         return replace(table, feature_names=tuple(names)).frame, note
     return table.X, note
-
-
-def _settings(run: Path, data: str | None) -> dict[str, Any]:
-    """What the run remembers of its samples; or what is known of others, which may come without columns it left out."""
-    if data is None:
-        return _remembered(run)
-    if data in RECIPES:
-        return {"data": data, "found_at": "", "drop": [], "set": True}
-    return {"data": data, "found_at": "", "drop": left_out(run)}
-
-
-def left_out(run: Path) -> list[str]:
-    """The columns that a run was fitted without; none where it remembers nothing."""
-    try:
-        return _remembered(run)["drop"]
-    except DataFileError:
-        return []
-
-
-def _remembered(run: Path) -> dict[str, Any]:
-    path = (run if run.is_dir() else run.parent) / SETTINGS
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        if not {"data", "found_at", "drop"} <= set(settings):
-            raise ValueError("it lacks an entry")
-    except FileNotFoundError as error:
-        raise DataFileError(f"{run} does not remember its samples (no {SETTINGS}); name them with --data") from error
-    except ValueError as error:
-        raise DataFileError(f"{path} cannot be read: {error}; name the samples with --data") from error
-    return settings

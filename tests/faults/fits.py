@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from treevae import TreeVAE, fitting
-from treevae.storage.states import RunFolder
+from treevae.storage.states import StateFolder
 
 SETTINGS = {
     "n_leaves": 4,
@@ -53,7 +53,7 @@ def main() -> None:
         folder = root / f"fit-{fits}"
         folder.mkdir()
         while not (folder / "model.safetensors").exists():
-            found = RunFolder(folder).load()
+            found = StateFolder(folder).load()
             resumed += found is not None and found.about["grove"].get("training", {}).get("tick", 0) > 0
             child = os.fork()
             if child == 0:

@@ -18,7 +18,9 @@ import torch
 
 from treevae import TreeVAE, load
 from treevae.storage import tensors as checkpoint
-from treevae.storage.states import STATES, ChangedRunError, RunFolder, RunLockedError
+from treevae.storage.differences import ChangedRunError
+from treevae.storage.lock import RunLockedError
+from treevae.storage.states import STATES, StateFolder
 from treevae.storage.tensors import ModelFileError
 from treevae.training import loop
 from treevae.training.engine import Stepper
@@ -69,7 +71,7 @@ def stop_after(pauses: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(loop, "PAUSE", 0)
     monkeypatch.setattr(Grove, "events", cut_short)
-    monkeypatch.setattr(RunFolder, "due", lambda self: True)
+    monkeypatch.setattr(StateFolder, "due", lambda self: True)
 
 
 def left_behind(folder: Path, monkeypatch: pytest.MonkeyPatch, pauses: int = 40) -> None:
@@ -145,9 +147,9 @@ def test_a_fit_without_a_seed_goes_on_with_its_own(tmp_path, monkeypatch):
         stop_after(40, patched)
         with pytest.raises(Killed):
             TreeVAE(**settings).fit(samples(), checkpoint=tmp_path)
-    seed = RunFolder(tmp_path).load().about["seeds"]
+    seed = StateFolder(tmp_path).load().about["seeds"]
     TreeVAE(**settings).fit(samples(), checkpoint=tmp_path)
-    assert RunFolder(tmp_path).load().about["seeds"] == seed
+    assert StateFolder(tmp_path).load().about["seeds"] == seed
 
 
 def nudged(x: torch.Tensor) -> torch.Tensor:
@@ -168,7 +170,7 @@ def test_a_contrastive_fit_goes_on_in_a_subtree(tmp_path, monkeypatch):
         stop_after(40, patched)
         with pytest.raises(Killed):
             TreeVAE(**settings).fit(samples(), checkpoint=tmp_path)
-    (task,) = RunFolder(tmp_path).load().about["grove"]["tasks"]
+    (task,) = StateFolder(tmp_path).load().about["grove"]["tasks"]
     assert task["stage"] == "subtree"
     assert_same_model(TreeVAE(**settings).fit(samples(), checkpoint=tmp_path), whole)
 
@@ -241,7 +243,7 @@ def test_a_save_that_fails_does_not_stop_training(number, tmp_path, monkeypatch,
 
     monkeypatch.setattr(checkpoint, "save_file", failing)
     monkeypatch.setattr(loop, "PAUSE", 0)
-    monkeypatch.setattr(RunFolder, "due", lambda self: True)
+    monkeypatch.setattr(StateFolder, "due", lambda self: True)
     model = TreeVAE(**QUICK).fit(samples(), checkpoint=tmp_path)
     assert_same_model(model, undisturbed)
     assert len(calls) > 10
@@ -265,7 +267,7 @@ def test_a_folder_that_cannot_be_written_is_found_out_at_once(number, tmp_path, 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied"])
 def test_a_damaged_state_is_passed_over_for_the_one_before(damage, tmp_path, monkeypatch, caplog, undisturbed):
     left_behind(tmp_path, monkeypatch)
-    newest = RunFolder(tmp_path).load().path
+    newest = StateFolder(tmp_path).load().path
     content = bytearray(newest.read_bytes())
     if damage == "flipped":
         content[len(content) // 2] ^= 1
@@ -287,7 +289,7 @@ def test_two_damaged_states_are_an_error_and_stay(tmp_path, monkeypatch):
 
 def test_a_state_that_does_not_fit_the_model_is_an_error(tmp_path, monkeypatch):
     left_behind(tmp_path, monkeypatch)
-    with RunFolder(tmp_path) as folder:
+    with StateFolder(tmp_path) as folder:
         found = folder.load()
         for _ in STATES:
             folder.save(found.about, {name: value[:-1] for name, value in found.tensors.items()})
@@ -296,7 +298,7 @@ def test_a_state_that_does_not_fit_the_model_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_second_process_on_the_same_run_is_refused(tmp_path):
-    with RunFolder(tmp_path), pytest.raises(RunLockedError, match=str(os.getpid())):
+    with StateFolder(tmp_path), pytest.raises(RunLockedError, match=str(os.getpid())):
         TreeVAE(**QUICK).fit(samples(), checkpoint=tmp_path)
 
 

@@ -18,7 +18,8 @@ from safetensors.torch import load as unpacked
 
 from treevae import TreeVAE, load
 from treevae.cli.words import drawing
-from treevae.storage.states import STATES, ChangedRunError, RunFolder
+from treevae.storage.differences import ChangedRunError
+from treevae.storage.states import STATES, StateFolder
 from treevae.storage.tensors import CHECKSUM, KEY, ModelFileError, _checksum, packed
 from treevae.training import loop
 from treevae.training.grove import Grove
@@ -84,7 +85,7 @@ def stopped_after(n_events: int) -> Iterator[None]:
 
 def valid_states(folder: Path) -> None:
     """Two states from the middle of a fit."""
-    RunFolder.due = lambda _: True  # type: ignore[method-assign]
+    StateFolder.due = lambda _: True  # type: ignore[method-assign]
     with stopped_after(18):
         fitted(BITS, checkpoint=folder)
     (folder / "lock").unlink(missing_ok=True)

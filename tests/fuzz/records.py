@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from treevae.experiments import showing
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import TABLES
-from treevae.storage.states import STATES
+from treevae.run import Run
+from treevae.storage.states import STATES, StateFolder
 
 RESULTS = Path(__file__).parents[2] / "results"
 CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)
@@ -51,11 +53,20 @@ def valid_run(folder: Path) -> None:
     (folder / "run.json").write_text(json.dumps(settings))
 
 
+class _Checked(BaseException):
+    """The samples are checked, and the folder would be taken."""
+
+
+def _checked(*_: object) -> None:
+    raise _Checked
+
+
 def load_run(folder: Path) -> None:
     """All that ``treevae fit --resume`` does before it trains."""
-    cli_fit._fit_and_write = lambda *_: None  # type: ignore[assignment]
-    cli_fit.typer.echo = lambda *_, **__: None  # type: ignore[assignment]
-    cli_fit._fit_in(folder, cli_fit._read_settings(folder), 30.0, start=False)
+    StateFolder.__enter__ = _checked  # type: ignore[method-assign, assignment]
+    run = Run(folder)
+    with suppress(_Checked):
+        cli_fit._fit_in(run, run.to_resume(), 30.0, start=False)
 
 
 FILES = (f"{CELL.name}.json", "running/some-job/job.json")

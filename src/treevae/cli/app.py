@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .fit import DATA_HELP, fit
+from .options import Drop, RunPath
+from .outputs import check_parent, make_writable, write_csv
 from .pages import explore, report
 from .paper import paper
-from .runs import MODEL, Drop, RunPath, check_parent, load_model, make_writable, model_file, unfinished, write_csv
 from .score import score
 from .words import INTERRUPTED, LARGEST_SEED, Commands, count, drawing, sample_names, say_note, say_written, times
 
@@ -50,9 +51,10 @@ def demo(
       treevae demo
       treevae demo -o quick --epochs 2
     """
+    from ..run import Run
     from .demo import run
 
-    if (out / MODEL).exists() and not (out / "metrics.json").exists():
+    if Run(out).has_model and not (out / "metrics.json").exists():
         raise ValueError(f"{out} holds a model that the demo did not write; name another folder with -o")
     make_writable(out)
     given = {"random_state": seed, "epochs": epochs, "batch_size": batch_size}
@@ -181,11 +183,13 @@ def predict(
     """
     from ..data.files import read
     from ..data.sets import check_not_a_set
-    from ..subject import as_fitted, left_out
+    from ..run import Run
+    from ..subject import as_fitted
 
-    model = load_model(run)
+    fitted = Run(run)
+    model = fitted.model()
     check_not_a_set(data, by_name=False)
-    table = read(data, drop or (), None, left_out(run) if drop is None else ())
+    table = read(data, drop or (), None, fitted.left_out() if drop is None else ())
     check_parent(out)
     X, note = as_fitted(model, table, data)
     say_note(note)
@@ -217,7 +221,9 @@ def sample(
     if out.suffix not in (".npy", ".png"):
         raise ValueError(f"{out} has the ending {out.suffix!r}; allowed are .npy and, for images, .png")
     check_parent(out)
-    drawn = load_model(run).sample(n, leaf=leaf, random_state=seed)
+    from ..run import Run
+
+    drawn = Run(run).model().sample(n, leaf=leaf, random_state=seed)
     if out.suffix == ".npy":
         import numpy as np
 
@@ -236,13 +242,16 @@ def info(run: RunPath) -> None:
     Example:
       treevae info demo
     """
-    path, model = model_file(run), load_model(run)
+    from ..run import Run
+
+    shown = Run(run)
+    path, model = shown.model_file(), shown.model()
     parameters = {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")}
     typer.echo(f"{path}, {path.stat().st_size / 1e6:.1f} MB\n\n{drawing(model)}\n")
     typer.echo(f"samples     {len(model.labels_):,} of {times(model.module_.arch.input_shape)} numbers")
     typer.echo(f"weights     {sum(p.numel() for p in model.module_.parameters()):,} numbers")
     typer.echo(f"ELBO        {_last_elbo(model)}")
-    if path.parent == run and unfinished(run):
+    if run.is_dir() and shown.is_unfinished:
         typer.echo(f"unfinished  go on with: treevae fit --resume {run}")
     typer.echo("parameters  " + "\n            ".join(f"{name} = {value}" for name, value in parameters.items()))
 

@@ -23,9 +23,9 @@ from ..estimator import TreeVAE
 from ..metrics import contingency
 from ..page.report import write_report
 from ..records import versions
+from ..run import Run, Settings
 from ..scores import scores
-from ..subject import DEMO as IS_DEMO
-from ..subject import SETTINGS, Subject
+from ..subject import Subject
 
 DEMO: dict[str, Any] = {
     "n_leaves": 10,
@@ -91,13 +91,13 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
     }
     elbo = model.score(data.x_test)
 
-    model.save(folder / "model.safetensors")
-    written = [folder / "model.safetensors"]
+    place = Run(folder)
+    written = [place.write_model(model)]
     if find_spec("matplotlib") is not None:
         from ..pictures.plots import tree_picture
 
-        tree_picture(model, data.x_test, data.y_test, data.class_names).savefig(folder / "tree.png")
-        written.append(folder / "tree.png")
+        tree_picture(model, data.x_test, data.y_test, data.class_names).savefig(place.picture_file)
+        written.append(place.picture_file)
     about = {
         "command": " ".join(["treevae", *sys.argv[1:]]),
         "scores_percent": found,
@@ -112,9 +112,8 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
     }
     (folder / "metrics.json").write_text(json.dumps(about, indent=2) + "\n")
     written.append(folder / "metrics.json")
-    remembered = {"data": IS_DEMO, "found_at": "", "drop": [], "options": DEMO | dict(changes), IS_DEMO: True}
-    (folder / SETTINGS).write_text(json.dumps(remembered, indent=2) + "\n")
-    written.append(write_report(Subject.of_demo().snapshot(model), folder / "report.html"))
+    place.write_settings(Settings.of_demo(DEMO | dict(changes)))
+    written.append(write_report(Subject.of_demo().snapshot(model), place.report_file))
     main_class = _main_class(leaves, data.y_test, len(model.tree_.leaves), data.class_names)
     return Demo(model, main_class, found, elbo, seconds, tuple(written))
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .runs import check_parent
+from .outputs import check_parent
 from .words import say_written
 
 NAME_HELP = "tree, generations, all-leaves, root-map or average-dendrogram."

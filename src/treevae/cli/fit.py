@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..recipes import RECIPES
-from ..storage.writing import write_whole
-from .runs import MODEL, SETTINGS, Drop, make_writable, unfinished, write_csv
+from .options import Drop
+from .outputs import make_writable
 from .words import INTERRUPTED, LARGEST_SEED, count, drawing, sample_names, say_written, times
 
 if TYPE_CHECKING:
     from ..data.dataset import DataSet
     from ..data.files import Table
     from ..estimator import TreeVAE
-    from ..storage.states import RunFolder
+    from ..run import Run, Settings
+    from ..storage.states import StateFolder
 
-OUTPUTS = (MODEL, "labels.csv", "tree.txt", "tree.json", "record.json", "tree.png", "report.html")
 DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
 FIT_HELP = DATA_HELP + " Or a data set of the paper by name, with its recipe: see treevae data."
 
@@ -95,15 +97,18 @@ def fit(
       treevae fit cifar10 -o runs/cifar10 --root ~/data
       treevae fit --resume photos-tree
     """
+    from ..run import Run, Settings
+
     if resume is not None:
         given = _given(context)
         if extra := sorted(given - {"resume", "device", "save_every"}):
             names = ", ".join("DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in extra)
             raise ValueError(f"--resume takes all settings from the run; leave out {names}, or start another with -o")
-        settings = _read_settings(resume)
+        run = Run(resume)
+        settings = run.to_resume()
         if "device" in given:
-            settings["options"]["device"] = device
-        _fit_in(resume, settings, save_every, start=False)
+            settings = replace(settings, options={**settings.options, "device": device})
+        _fit_in(run, settings, save_every, start=False)
         return
     if data is None or out is None:
         raise ValueError("name the samples and the folder: treevae fit DATA -o RUN, or go on: treevae fit --resume RUN")
@@ -126,7 +131,7 @@ def fit(
         "device": device,
         "random_state": seed,
     }
-    settings = {"data": data, "found_at": str(Path(data).resolve()), "drop": drop or [], "options": options}
+    settings = Settings(data, str(Path(data).resolve()), tuple(drop or ()), options)
     if data in RECIPES:  # a folder of that name is ./NAME
         from ..data.sets import data_root, source_of
 
@@ -135,10 +140,10 @@ def fit(
             raise ValueError(f"--drop is for tables of your own; {data} is a data set")
         recipe = {name: value for name, value in RECIPES[data].items() if name not in given}
         found_at = str(data_root(root).resolve()) if source_of(data).folders else ""  # digits need none
-        settings |= {"found_at": found_at, "options": options | recipe, "set": True}
+        settings = Settings(data, found_at, (), options | recipe, is_set=True)
     elif root is not None:
         raise ValueError(f"--root is for data sets: {', '.join(RECIPES)}; {data} is none of them")
-    _fit_in(out, settings, save_every, start=True, force=force)
+    _fit_in(Run(out), settings, save_every, start=True, force=force)
 
 
 def _given(context: typer.Context) -> set[str]:
@@ -147,91 +152,55 @@ def _given(context: typer.Context) -> set[str]:
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
-def _check_free(out: Path) -> None:
-    """Raise if the folder holds something that a new run would replace."""
-    if unfinished(out):
-        raise ValueError(
-            f"{out} holds an unfinished run; go on with: treevae fit --resume {out}, start anew with --force, or name "
-            "another folder with -o"
-        )
-    if (out / MODEL).exists():
-        raise ValueError(f"{out} already holds a model; name another folder with -o, or replace it with --force")
-
-
-def _read_settings(run: Path) -> dict[str, Any]:
-    """How a run was started."""
-    from ..estimator import TreeVAE
-    from ..storage.tensors import parsed
-
-    path = run / SETTINGS
-    if not path.is_file():
-        raise FileNotFoundError(f"{run} has no {SETTINGS}: treevae fit has not begun a run there")
-    try:
-        settings = parsed(path.read_text(encoding="utf-8"))
-        if not isinstance(settings, dict) or not {"data", "found_at", "drop", "options"} <= set(settings):
-            raise ValueError("it lacks an entry")
-        drop, options = settings["drop"], settings["options"]
-        if not all(isinstance(settings[name], str) and "\0" not in settings[name] for name in ("data", "found_at")):
-            raise ValueError("data and found_at must be paths")
-        if not isinstance(drop, list) or not all(isinstance(name, str) for name in drop):
-            raise ValueError("drop must be a list of columns")
-        if not isinstance(options, dict) or options.keys() - set(TreeVAE._get_param_names()):
-            raise ValueError(f"options are not those of a fit: {str(options)[:80]}")
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    if (run / MODEL).exists() and not unfinished(run):
-        raise ValueError(f"the run in {run} is finished: see it with treevae info {run}")
-    return settings
-
-
-def _fit_in(out: Path, settings: dict[str, Any], save_every: float, start: bool, force: bool = False) -> None:
+def _fit_in(run: Run, settings: Settings, save_every: float, start: bool, force: bool = False) -> None:
     """Fit in a folder that no other process may use meanwhile: from the start, or from where it stood."""
     from ..estimator import TreeVAE
-    from ..fitting import run_folder
     from ..parameters import check_save_every, device_of
-    from ..preparing import prepare
-    from ..storage.states import fingerprint
-    from ..subject import SAMPLES
+    from ..storage.fingerprint import fingerprint
 
     check_save_every(save_every)
     if start and not force:
-        _check_free(out)
+        run.check_free()
     table, known, where = _read_samples(settings, start)
-    model = TreeVAE(**settings["options"], verbose=True)
-    prepare("TreeVAE", model.get_params(deep=False), table.frame)  # before anything is written
-    make_writable(out)
-    with run_folder(out, save_every) as folder:
-        if start:
-            if not force:
-                _check_free(out)  # nobody else has begun in the meantime
-            folder.clear()
-            for name in OUTPUTS:
-                (out / name).unlink(missing_ok=True)
-            write_whole(out / SETTINGS, json.dumps(settings | {SAMPLES: fingerprint(table.X)}, indent=2) + "\n")
-        typer.echo(f"Read {count(len(table.X), 'sample')} of shape {times(table.X.shape[1:])} from {where}.")
-        if model.network == "resnet" and device_of(model.device).type == "cpu":
-            typer.echo("Note: resnet is meant for a GPU; on a CPU it is slow. Try it with a few photographs first.")
-        _fit_and_write(model, table, known, out, folder)
+    model, states = TreeVAE(**settings.options, verbose=True), run.states(save_every)
+    with ExitStack() as held:
+
+        def begin() -> StateFolder:
+            """Take the folder, now that the samples can be fitted: nothing was written before."""
+            make_writable(run.path if start else run.folder)
+            held.enter_context(states)
+            if start:
+                if not force:
+                    run.check_free()  # nobody else has begun in the meantime
+                run.begin(states, replace(settings, samples=fingerprint(table.X)))
+            typer.echo(f"Read {count(len(table.X), 'sample')} of shape {times(table.X.shape[1:])} from {where}.")
+            if model.network == "resnet" and device_of(model.device).type == "cpu":
+                typer.echo("Note: resnet is meant for a GPU; on a CPU it is slow. Try it with a few photographs first.")
+            return states
+
+        _fit_and_write(model, table, known, run, states, begin)
 
 
-def _read_samples(settings: dict[str, Any], start: bool) -> tuple[Table, DataSet | None, str]:
+def _read_samples(settings: Settings, start: bool) -> tuple[Table, DataSet | None, str]:
     """The samples to fit, the data set that they are the training part of, if they are, and where they were found."""
     from ..data import load
     from ..data.files import Table, read
     from ..data.sets import check_not_a_set
 
-    if settings.get("set"):
-        known = load(settings["data"], settings["found_at"] or None)
+    if settings.is_set:
+        known = load(settings.data, settings.found_at or None)
         if known.note:
             typer.echo(f"Note: {known.note}")
-        where = f" in {settings['found_at']}" if settings["found_at"] else ""
+        where = f" in {settings.found_at}" if settings.found_at else ""
         return Table(known.x_train), known, f"the training part of {known.name}{where}"
-    path = Path(settings["data"] if start or not os.path.exists(settings["found_at"]) else settings["found_at"])
+    path = Path(settings.data if start or not os.path.exists(settings.found_at) else settings.found_at)
     check_not_a_set(path)
-    return read(path, settings["drop"]), None, str(path)
+    return read(path, settings.drop), None, str(path)
 
 
-def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Path, folder: RunFolder) -> None:
+def _fit_and_write(
+    model: TreeVAE, table: Table, known: DataSet | None, run: Run, states: StateFolder, begin: Callable[[], StateFolder]
+) -> None:
     """Fit, and write what comes out of it, also when interrupted."""
     from sklearn.exceptions import ConvergenceWarning
 
@@ -241,10 +210,12 @@ def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Pat
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.filterwarnings("ignore", "leaves in the tree", ConvergenceWarning)  # fewer leaves: said below
             warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
-            model.fit(table.frame, checkpoint=folder)
+            model.fit(table.frame, checkpoint=begin)
     except KeyboardInterrupt:
+        if not states.lock.held:  # nothing has begun that could go on
+            raise
         whole = False
-    seconds, how_to_go_on = time.perf_counter() - started, f"Go on with: treevae fit --resume {out}"
+    seconds, how_to_go_on = time.perf_counter() - started, f"Go on with: treevae fit --resume {run.path}"
     if not hasattr(model, "module_"):
         typer.echo(f"Interrupted after {seconds:.1f} s, before the first split was trained. {how_to_go_on}", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -256,34 +227,31 @@ def _fit_and_write(model: TreeVAE, table: Table, known: DataSet | None, out: Pat
             f"{model.n_leaves} were asked for; the others were too small to split further, or were pruned. More "
             "--epochs, more samples or a smaller --batch-size can give more."
         )
-    say_written(_write_run(model, table, known, out))
+    say_written(_write_run(model, table, known, run))
     if not whole:
         typer.echo(how_to_go_on)
         raise typer.Exit(INTERRUPTED)
-    folder.clear()
-    typer.echo(f"Next: treevae report {out} writes a page that shows the tree, treevae explore {out} opens it with the")
-    typer.echo(f"model behind it; or: treevae info {out}, treevae sample {out} -o samples.npy")
+    states.clear()
+    at = run.path
+    typer.echo(f"Next: treevae report {at} writes a page that shows the tree, treevae explore {at} opens it with the")
+    typer.echo(f"model behind it; or: treevae info {at}, treevae sample {at} -o samples.npy")
 
 
-def _write_run(model: TreeVAE, table: Table, known: DataSet | None, folder: Path) -> list[Path]:
+def _write_run(model: TreeVAE, table: Table, known: DataSet | None, run: Run) -> list[Path]:
     """The files written into a run's folder."""
-    model.save(folder / MODEL)
-    write_csv(folder / "labels.csv", ["sample", "cluster"], [sample_names(table), model.labels_.tolist()])
-    (folder / "tree.txt").write_text(drawing(model) + "\n", encoding="utf-8")
-    (folder / "tree.json").write_text(model.tree_.to_json() + "\n")
-    written = [folder / name for name in OUTPUTS[:4]]
+    written = [run.write_model(model), *run.write_tree(model, sample_names(table), drawing(model))]
     if known is not None:
         from ..records import parameters_of, record
 
         command = f"treevae fit {known.name} with the parameters below"
-        found = record(model.fitted_, parameters_of(model), known, model.random_state, command)
-        (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        written.append(folder / "record.json")
-        scores = {"ELBO": found["elbo"]["ELBO"], **found.get("scores_percent", {})}
+        told = record(model.fitted_, parameters_of(model), known, model.random_state, command)
+        written.append(run.write_record(told))
+        scores = {"ELBO": told["elbo"]["ELBO"], **told.get("scores_percent", {})}
         typer.echo("On the test samples: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) + "\n")
     if find_spec("matplotlib") is not None and (known is not None or table.X.ndim > 2):
         from ..pictures.plots import data_set_picture, tree_picture
 
-        written.append(folder / "tree.png")
-        (tree_picture(model, table.X) if known is None else data_set_picture(model, known)).savefig(written[-1])
+        picture = tree_picture(model, table.X) if known is None else data_set_picture(model, known)
+        picture.savefig(run.picture_file)
+        written.append(run.picture_file)
     return written

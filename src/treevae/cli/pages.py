@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .runs import MODEL, SETTINGS, Drop, OtherData, Root, RunPath, check_parent, load_model, model_file, unfinished
+from .options import Drop, OtherData, Root, RunPath
+from .outputs import check_parent
 from .words import count, say_note, say_written
 
 Label = Annotated[
@@ -43,15 +44,18 @@ def report(
       treevae report flowers --label species -o flowers.html
       treevae report runs/mnist --data mnist --root ~/data
     """
-    path, model = model_file(run), load_model(run)
-    out = path.parent / "report.html" if out is None else out
+    from ..run import Run
+
+    fitted = Run(run)
+    model = fitted.model()
+    out = fitted.report_file if out is None else out
     if out.suffix not in (".html", ".htm"):
         raise ValueError(f"--out {out}: a report is a page for a browser; name a .html file")
     check_parent(out)
     from ..page.report import write_report
     from ..subject import subject_of
 
-    subject = subject_of(model, run, data, root, drop, label)
+    subject = subject_of(model, fitted, data, root, drop, label)
     say_note(subject.note)
     typer.echo(LOOKING)
     shown = subject.snapshot(model, **_how(title, map_method))
@@ -105,31 +109,35 @@ def explore(
         if find_spec(needed) is None:
             raise ValueError(f"treevae explore needs {needed}, which is missing: pip install 'treevae[serve]'")
     from ..page.snapshot import map_of
+    from ..run import Run
     from ..serve.app import create_app
     from ..serve.messages import Status
     from ..serve.server import address_of, bind, door_of, open_browser, serve
     from ..serve.site import Ready, Site, Watch
-    from ..serve.watching import finished
     from ..serve.workers import Workers
-    from ..subject import subject_of
+    from ..subject import subject_of, told
+
+    watched = Run(run)
 
     def prepare() -> Ready:
-        model = load_model(run)
-        subject = subject_of(model, run, data, root, drop, label)
+        model = watched.model()
+        subject = subject_of(model, watched, data, root, drop, label)
         say_note(subject.note)
         return Ready.of_subject(model, subject, **_how(title, map_method))
 
-    if watch and not _begun(run):
+    if watch and not watched.has_begun:
         raise FileNotFoundError(f"there is no run in {run} to watch; treevae fit -o {run} begins one")
-    if not watch and unfinished(run) and not (run / MODEL).exists():
+    if not watch and watched.is_unfinished and not watched.has_model:
         raise FileNotFoundError(f"the fit in {run} has not ended; see it grow with: treevae explore {run} --watch")
+    if watched.has_settings:
+        told(watched, data, drop)  # one that cannot be read is said at once, as a port in use
     map_of(map_method)  # before the work, as the port
     door, workers = door_of(host, token), Workers()
     with bind(host, port) as bound:  # before the work, so that a port in use is said at once
-        grows = watch and run.is_dir() and not finished(run)
+        grows = watch and run.is_dir() and not watched.is_finished
         if grows:
             site = Site(None, Status(state="training", title=title or run.resolve().name))
-            watcher = Watch(site, run, prepare)
+            watcher = Watch(site, watched, prepare)
             watcher.look()
             watcher.start()
         else:
@@ -155,8 +163,3 @@ def explore(
 def _how(title: str | None, map_method: str) -> dict[str, Any]:
     """What report and explore say about the page; without a title it has that of the samples."""
     return {"map_method": map_method} | ({} if title is None else {"title": title})
-
-
-def _begun(run: Path) -> bool:
-    """Whether a fit has begun in the folder, or has ended there."""
-    return unfinished(run) or any((run / name).exists() for name in (SETTINGS, MODEL)) or run.is_file()

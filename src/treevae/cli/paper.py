@@ -11,7 +11,7 @@ import typer
 
 from ..experiments.cells import SEEDS, STORE, options
 from .figure import figure
-from .runs import check_parent, make_writable
+from .outputs import check_parent, make_writable
 from .words import INTERRUPTED, Commands, count, say_written
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .runs import Drop, OtherData, Root, RunPath, check_parent, load_model, model_file
+from .options import Drop, OtherData, Root, RunPath
+from .outputs import check_parent
 from .words import count, say_note, say_written
 
 PAPERS_DRAWS = 1000
@@ -47,16 +48,18 @@ def score(
       treevae score runs/cifar10 --draws 100 --most 1000 -o score.json
       treevae score photos-tree --data other-photos/
     """
-    model = load_model(run)
-    check_parent(out)
     from sklearn.utils import resample
 
     from ..progress import Progress
     from ..records import record_of_scoring
+    from ..run import Run
     from ..storage.writing import write_whole
     from ..subject import subject_of
 
-    subject = subject_of(model, run, data, root, drop)
+    fitted = Run(run)
+    model = fitted.model()
+    check_parent(out)
+    subject = subject_of(model, fitted, data, root, drop)
     say_note(subject.note)
     X, n = subject.X, subject.X.shape[0]
     if most is not None and most < n:
@@ -69,7 +72,7 @@ def score(
     if out is not None:
         about = {
             "command": _command(run, data, root, drop, draws, most),
-            "model": str(model_file(run)),
+            "model": str(fitted.model_file()),
             "data": subject.origin,
             "n_scored": X.shape[0],
             "n_samples": n,  # of which those were drawn

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..storage.states import RunLockedError
+from ..storage.lock import RunLockedError
 from .cells import Cell, place_aside
 from .store import LOCKS, remove_if_empty, take
 

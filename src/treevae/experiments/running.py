@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.dataset import DataSet
-from ..storage.states import RunLockedError
+from ..storage.lock import RunLockedError
 from .cells import PARAMETERS, SAID, Cell, Job, leaves_of, of_other_data, other_parameters, short_hash
 from .methods import METHODS, Method, Place
 from .store import DamagedRecordError, Store

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..recipes import RECIPES
-from ..storage.states import STATES, RunFolder
+from ..storage.lock import FolderLock
+from ..storage.states import STATES
 from ..storage.tensors import parsed
 from ..storage.writing import write_new, write_whole
 from .cells import MADE_BY, MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
@@ -288,7 +289,7 @@ def take(held: ExitStack, folder: Path) -> None:
     held.callback(remove_if_empty, folder)
     for left in reversed(range(LOCK_TRIES)):
         try:
-            held.enter_context(RunFolder(folder))
+            held.enter_context(FolderLock(folder))
         except (FileNotFoundError, FileExistsError):  # removed between two steps by the one who had it
             if not left:
                 raise

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..page.report import page, policy
+from ..run import Run
 from .answers import Explorer
 from .messages import Status
-from .watching import finished, look, shape_of
+from .watching import look, shape_of
 
 if TYPE_CHECKING:
     from ..estimator import TreeVAE
@@ -93,13 +93,13 @@ class Watch(threading.Thread):
     ----------
     site : Site
         Where to show what is seen.
-    run : Path
-        The folder of the run.
+    run : Run
+        The run.
     prepare : callable
         Makes the explorer of the finished run.
     """
 
-    def __init__(self, site: Site, run: Path, prepare: Callable[[], Ready]) -> None:
+    def __init__(self, site: Site, run: Run, prepare: Callable[[], Ready]) -> None:
         super().__init__(name="treevae-watch", daemon=True)
         self._site, self._run, self._prepare = site, run, prepare
         self._ended = threading.Event()
@@ -107,7 +107,7 @@ class Watch(threading.Thread):
     def run(self) -> None:
         """Look until the run has ended."""
         while not self._ended.wait(LOOK_EVERY):
-            if finished(self._run):
+            if self._run.is_finished:
                 self._show_model()
                 return
             self.look()
@@ -132,7 +132,7 @@ class Watch(threading.Thread):
         try:
             ready = self._prepare()
         except Exception as error:  # nobody else would hear of it; the page says it
-            log.warning("the model of %s cannot be shown: %s", self._run, error)
+            log.warning("the model of %s cannot be shown: %s", self._run.path, error)
             self._site.status = before.model_copy(update={"state": "failed", "error": str(error)})
             return
         self._site.ready = ready

@@ -1,53 +1,34 @@
-"""How far a training run has come, read from the states that it saves, without its lock and without its weights."""
+"""How far a run in training has come, as the page of a run in training shows it."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
-from ..storage.states import STATES, peek
-from ..storage.tensors import ModelFileError
-from ..training.events import EpochEnded, from_dict
+from ..run import Run
 from ..tree import Tree
 from .messages import Growing, TreeShape
 
-MODEL = "model.safetensors"
 MOST_LOSSES = 300
 
 
-def finished(run: Path) -> bool:
-    """Whether the run has ended with a model."""
-    return (run / MODEL).is_file() and not any((run / name).exists() for name in STATES)
-
-
-def look(run: Path) -> tuple[TreeShape | None, Growing]:
+def look(run: Run) -> tuple[TreeShape | None, Growing]:
     """The tree and the course of training, as last saved; nothing is known before the first save."""
-    found = peek(run)
-    if found is None:
+    course = run.course()
+    if course is None:
         return None, Growing()
-    number, about, saved = found
-    try:
-        tree = Tree.from_json(about["grove"]["runs"][0]["trees"][0])
-        history = about["histories"][0]
-        events = [from_dict(told) for told in history]
-        epochs = [event for event in events if isinstance(event, EpochEnded)]
-        losses = [round(event.loss, 3) for event in epochs]
-        last = epochs[-1] if epochs else None
-        keep = range(0, len(losses), -(-len(losses) // MOST_LOSSES) or 1)
-        begun = [i for i, at in enumerate(keep) if any(event.epoch == 1 for event in epochs[at : at + keep.step])]
-        growing = Growing(
-            **{name: getattr(last, name, None) for name in ("stage", "leaf", "epoch", "epochs")},
-            loss=losses[-1] if losses else None,
-            progress=0.0 if last is None else last.progress,
-            seconds=round(float(about["spent"]), 1),
-            saves=number,
-            saved_at=datetime.fromtimestamp(saved, UTC).isoformat(timespec="seconds"),
-            losses=[losses[i] for i in keep],
-            stages=begun,
-        )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ModelFileError(f"the state of the run in {run} does not hold together: {error!r}") from error
-    return shape_of(tree), growing
+    epochs, losses = course.epochs, course.losses
+    keep = range(0, len(losses), -(-len(losses) // MOST_LOSSES) or 1)
+    now = ("stage", "leaf", "epoch", "epochs", "progress")
+    growing = Growing(
+        **({name: getattr(epochs[-1], name) for name in now} if epochs else {}),
+        loss=losses[-1] if losses else None,
+        seconds=round(course.seconds, 1),
+        saves=course.saves,
+        saved_at=datetime.fromtimestamp(course.saved_at, UTC).isoformat(timespec="seconds"),
+        losses=[losses[i] for i in keep],
+        stages=[n for n, at in enumerate(keep) if any(one.epoch == 1 for one in epochs[at : at + keep.step])],
+    )
+    return shape_of(course.tree), growing
 
 
 def shape_of(tree: Tree) -> TreeShape:

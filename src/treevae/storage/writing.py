@@ -1,13 +1,18 @@
-"""Files that are there whole or not at all, whatever happens while they are written."""
+"""Files that are there whole or not at all, whatever happens while they are written; and tables as text."""
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)  # of file systems without
 Put = Callable[[Path, Path], None]
 
@@ -70,6 +75,15 @@ def replacing(path: Path, part: Path, put: Put | None = None) -> Iterator[None]:
     sync_folder(path.parent)
 
 
+def as_csv(header: Sequence[str], columns: Iterable[Iterable[Any]]) -> str:
+    """The text of a csv with these columns, which are equally long."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(zip(*columns, strict=True))
+    return text.getvalue()
+
+
 def sync_folder(path: Path) -> None:
     """Wait until the names of a folder's files are on the disk, where the system can."""
     with suppress(OSError):
@@ -90,3 +104,13 @@ def restated(error: OSError, message: str) -> OSError:
     again = type(error)(message)
     again.errno = error.errno
     return again
+
+
+def refusal(what: str, error: OSError, kept: str = "What was in the folder is kept") -> OSError:
+    """An error that says what the system refused to do in a folder, what became of the files, and what to do."""
+    advice = "try again, or use another folder"
+    if error.errno in FULL:
+        advice = "free some space (or raise the quota or the limit on file sizes), then start it again"
+    elif error.errno in CLOSED:
+        advice = "make the folder writable, or use another"
+    return restated(error, f"{what}: {reason(error)}. {kept}; {advice}")
