@@ -316,7 +316,7 @@ def test_a_fit_that_is_stopped_before_its_samples_are_checked_writes_nothing(
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("treevae.estimator.prepare", interrupt)
+    monkeypatch.setattr("treevae.base.prepare", interrupt)
     said = treevae("fit", data / "x.npy", "-o", tmp_path / "run", *TINY, code=130)
     assert "resume" not in said
     assert not (tmp_path / "run").exists()
@@ -688,7 +688,8 @@ def test_a_network_for_gpus_is_said_to_be_one_on_a_cpu(pictures: Path, tmp_path:
 
 def test_a_node_with_one_child_says_why() -> None:
     tree = Tree().split(0).split(1).prune(3)
-    model = SimpleNamespace(tree_=tree, labels_=np.array([0, 0, 1]))
+    sizes = {node: (2 if node == 1 else 1) for node in tree.nodes} | {0: 3}
+    model = SimpleNamespace(tree_=tree, fitted_=SimpleNamespace(sizes=sizes))
     first, second, *_ = drawing(model).splitlines()
     assert first == "3 samples"
     assert second.endswith("2 samples (its other child was pruned)")

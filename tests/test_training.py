@@ -253,7 +253,8 @@ def test_everything_outside_the_subtree_is_frozen_to_the_byte():
 @pytest.mark.parametrize("n_init", [1, 4])
 def test_events_tell_the_whole_story(n_init):
     plan = tiny(n_init=n_init, whole_every=2)
-    events = grown(data(160), plan)
+    grove = Grove(ARCH, data(160), plan, [0])
+    events = [event for _, event in filter(None, grove.events())]
     epochs = [e for e in events if isinstance(e, EpochEnded)]
     splits = [e for e in events if isinstance(e, LeafChosen)]
     assert [e.epoch for e in epochs if e.stage == "first tree"] == [1, 2]
@@ -269,7 +270,9 @@ def test_events_tell_the_whole_story(n_init):
     pruned = [e for e in events if isinstance(e, LeafPruned)]
     assert len(changes) == 1 + len(splits) + len(pruned) + 1  # the first tree, what changes it, and the finished one
     assert isinstance(events[-1], TreeChanged)
-    assert not events[-1].module.training
+    (module,) = grove.modules
+    assert events[-1].tree == module.tree
+    assert not module.training
 
 
 def test_a_fixed_tree_is_trained_as_it_is():
@@ -369,7 +372,8 @@ def test_candidates_are_compared_by_their_true_loss():
 
 def test_same_seed_same_weights_to_the_bit():
     def run(seed: int) -> dict[str, torch.Tensor]:
-        return grown(data(160), tiny(), seed)[-1].module.state_dict()
+        _, (weights,) = story(Grove(ARCH, data(160), tiny(), [seed]))
+        return weights
 
     first, again, other = run(0), run(0), run(1)
     assert first.keys() == again.keys()
@@ -382,7 +386,7 @@ def test_same_seed_same_weights_to_the_bit():
 
 def story(grove: Grove) -> tuple[list, list[dict[str, torch.Tensor]]]:
     """What happens to a grove's runs until the end, and their weights then."""
-    told = [(r, getattr(event, "tree", event)) for r, event in filter(None, grove.events())]
+    told = list(filter(None, grove.events()))
     return told, [run.module.state_dict() for run in grove.runs]
 
 
@@ -453,7 +457,7 @@ def test_a_grove_goes_on_from_any_pause_to_the_same_end(seeds, budget, n_init, m
     grove, states, told = Grove(ARCH, data(160, budget), plan, seeds), [], []
     for happened in grove.events():
         if happened is not None:
-            told.append((happened[0], getattr(happened[1], "tree", happened[1])))
+            told.append(happened)
         else:
             about, tensors = grove.state()
             states.append((len(told), json.dumps(about), {name: value.clone() for name, value in tensors.items()}))
