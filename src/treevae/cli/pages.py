@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .runs import MODEL, SETTINGS, Drop, OtherData, Root, RunPath, check_parent, load_model, model_file, unfinished
+from .runs import MODEL, SETTINGS, Drop, OtherData, Root, RunPath, load_model, model_file, unfinished
 from .words import count, say_note, say_written
 
 Label = Annotated[
@@ -44,13 +44,10 @@ def report(
       treevae report runs/mnist --data mnist --root ~/data
     """
     path, model = model_file(run), load_model(run)
-    out = path.parent / "report.html" if out is None else out
-    if out.suffix not in (".html", ".htm"):
-        raise ValueError(f"--out {out}: a report is a page for a browser; name a .html file")
-    check_parent(out)
-    from ..page.report import write_report
+    from ..page.report import page_path, write_report
     from ..subject import subject_of
 
+    out = page_path(path.parent / "report.html" if out is None else out, "--out ")
     subject = subject_of(model, run, data, root, drop, label)
     say_note(subject.note)
     typer.echo(LOOKING)

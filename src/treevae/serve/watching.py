@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..errors import ModelFileError
 from ..storage.states import STATES, peek
-from ..storage.tensors import ModelFileError
 from ..tree import Tree
 from .messages import Growing, TreeShape
 

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..errors import ChangedRunError, ModelFileError, RunLockedError
 from . import tensors as checkpoint
-from .tensors import ModelFileError
 from .writing import reason, restated, sync_folder
 
 STATES = ("state-a.safetensors", "state-b.safetensors")
@@ -39,14 +39,6 @@ FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 log = logging.getLogger("treevae")
-
-
-class RunLockedError(OSError):
-    """Another process, or another RunFolder of this one, works in the folder."""
-
-
-class ChangedRunError(ValueError):
-    """A run cannot go on, because its parameters or data are not those it was started with."""
 
 
 @dataclass(frozen=True)
