@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from treevae.data import DataFileError, idx, load, omniglot
+from treevae.data import idx, load, omniglot
 from treevae.data.download import Download
 from treevae.data.sets import SOURCES
+from treevae.errors import DataFileError
 
 CHANCE = np.random.default_rng(0)
 

@@ -7,8 +7,10 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "treevae"
 
-# room -> the rooms it may use
+GROUND = {"errors"}  # below all rooms, so that any may use it
+# room -> the rooms it may use besides
 MAY_USE = {
+    "errors": set(),
     "storage": set(),
     "tree": set(),
     "metrics": {"tree"},
@@ -111,7 +113,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_arrows_point_one_way(path):
     assert room_of(path) in MAY_USE, "a new room needs a line in MAY_USE and in docs/design.md"
-    assert imported_rooms(path) <= MAY_USE[room_of(path)]
+    assert imported_rooms(path) <= MAY_USE[room_of(path)] | GROUND
 
 
 def test_the_allowed_arrows_have_no_cycle():
@@ -122,7 +124,7 @@ def test_the_allowed_arrows_have_no_cycle():
 
 
 def test_the_check_sees_imports():
-    assert imported_rooms(SOURCE / "estimator.py") == MAY_USE["estimator"]
+    assert imported_rooms(SOURCE / "estimator.py") - GROUND == MAY_USE["estimator"]
     assert imported_rooms(SOURCE / "model" / "layout.py") == {"tree"}
 
 

@@ -6,7 +6,7 @@ from kinds import SMALL, VECTORS
 
 from treevae import TreeVAE
 from treevae.baselines import VAE, DeepECT
-from treevae.fitting import NoTreeError
+from treevae.errors import NoTreeError
 from treevae.training.events import EpochEnded, Event, TreeChanged
 
 

@@ -17,9 +17,10 @@ from small_sets import CHANCE, MAKERS, Server, advertise, left_in, noise, offer,
 from typer.testing import CliRunner
 
 from treevae.cli.app import app
-from treevae.data import DataFileError, download, idx, load
+from treevae.data import download, idx, load
 from treevae.data.download import Download
 from treevae.data.sets import SOURCES
+from treevae.errors import DataFileError
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "celeba"])

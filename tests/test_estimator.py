@@ -10,20 +10,11 @@ import torch
 from kinds import COLOUR, GREY, SMALL, VECTORS
 from sklearn.exceptions import NotFittedError
 
-import treevae
 from treevae import TreeVAE, load
 from treevae.data.synthetic import hierarchy
 from treevae.fitting import Fitting
 from treevae.metrics import accuracy
 from treevae.training.grove import Grove
-
-
-def test_public_names():
-    assert treevae.__all__ == ["Tree", "TreeVAE", "load"]
-    assert all(getattr(treevae, name) for name in treevae.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'Forest'"):
-        _ = treevae.Forest
-
 
 # -- what it takes ------------------------------------------------------------------------------------------------
 

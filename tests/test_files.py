@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from treevae.data import fashion_sample
-from treevae.data.files import DataFileError, read
+from treevae.data.files import read
+from treevae.errors import DataFileError
 
 X = np.random.default_rng(0).normal(size=(5, 3))
 FRAME = pandas.DataFrame(X, columns=["a", "b", "c"])

@@ -37,7 +37,8 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, sys.argv[1])
 import watching
 from loader import Loader
-from treevae.data.files import DataFileError, read
+from treevae.data.files import read
+from treevae.errors import DataFileError
 
 def fail():
     raise DataFileError("right, but not raised by the package")

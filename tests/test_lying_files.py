@@ -53,12 +53,13 @@ from small_sets import make_celeba, make_cifar10, make_idx, make_news20, noise
 from treevae import Tree, TreeVAE
 from treevae import load as load_model
 from treevae.cli import fit as cli_fit
-from treevae.data import DataFileError, download, idx, load, pickles, pictures, tables
+from treevae.data import download, idx, load, pickles, pictures, tables
 from treevae.data.arrays import InputForm
 from treevae.data.files import read
 from treevae.data.pickles import read_pickle
 from treevae.data.pictures import read_pictures
 from treevae.data.sets import survey
+from treevae.errors import DataFileError
 from treevae.experiments import showing
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import DamagedRecordError, Store

@@ -21,8 +21,9 @@ from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE, plot
 from treevae.cli.app import app
-from treevae.data.files import DataFileError, read
+from treevae.data.files import read
 from treevae.describe.cards import short
+from treevae.errors import DataFileError
 from treevae.page import report
 from treevae.page.snapshot import snapshot
 

@@ -12,10 +12,11 @@ import torch
 from PIL import Image
 from small_sets import MAKERS, make_celeba, make_cifar10, make_news20, make_omniglot, noise, write_idx
 
-from treevae.data import DataFileError, DataSet, celeba, idx, load, news20, omniglot
+from treevae.data import DataSet, celeba, idx, load, news20, omniglot
 from treevae.data.arrays import InputForm
 from treevae.data.dataset import own_split
 from treevae.data.sets import SOURCES, survey
+from treevae.errors import DataFileError
 
 
 @pytest.mark.parametrize(

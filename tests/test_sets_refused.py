@@ -26,8 +26,9 @@ from small_sets import (
     write_pickle,
 )
 
-from treevae.data import DataFileError, celeba, idx, load, omniglot
+from treevae.data import celeba, idx, load, omniglot
 from treevae.data.sets import SOURCES, survey
+from treevae.errors import DataFileError
 
 
 @pytest.mark.parametrize("name", MAKERS)

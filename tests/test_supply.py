@@ -114,7 +114,8 @@ import numpy as np
 from typer.testing import CliRunner
 from treevae.cli import demo
 from treevae.cli.app import app
-from treevae.data import DataFileError, fashion_sample, load
+from treevae.data import fashion_sample, load
+from treevae.errors import DataFileError
 from treevae.page import snapshot
 
 folder = Path(tempfile.mkdtemp())

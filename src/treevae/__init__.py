@@ -1,17 +1,23 @@
-"""Find the groups, and the groups of groups, hidden in your data, with Tree Variational Autoencoders."""
+"""Find the groups, and the groups of groups, hidden in your data, with Tree Variational Autoencoders.
+
+What ``dir(treevae)`` lists is public, and of its modules what stands in their ``__all__``; nothing else is.
+"""
 
 from __future__ import annotations
 
 import os as _os
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from .tree import Tree
 
 if TYPE_CHECKING:
+    from . import baselines, data, errors, metrics, plot
     from .estimator import TreeVAE, load
+    from .page.report import report
 
-__all__ = ["Tree", "TreeVAE", "load"]
+__all__ = ["Tree", "TreeVAE", "baselines", "data", "errors", "load", "metrics", "plot", "report"]
 __version__ = "0.1.0"
 
 # For how long OpenMP's threads spin where they wait for each other, which torch reads when it is imported. On a machine
@@ -19,13 +25,15 @@ __version__ = "0.1.0"
 # as long; on an idle one fewer cost a few per cent (benchmarks/busy.py). Whoever has set it keeps theirs.
 _os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
+_HOMES = {"TreeVAE": ".estimator", "load": ".estimator", "report": ".page.report"}  # of names that are no modules
+
 
 def __getattr__(name: str) -> _Any:
-    """TreeVAE and load, once they are asked for: torch and scikit-learn take seconds to import."""
-    if name in ("TreeVAE", "load"):
-        from . import estimator
-
-        return getattr(estimator, name)
+    """A public name, once it is asked for: torch and scikit-learn take seconds to import."""
+    if name in _HOMES:
+        return getattr(_import_module(_HOMES[name], __name__), name)
+    if name in __all__:
+        return _import_module(f".{name}", __name__)
     raise AttributeError(f"module 'treevae' has no attribute {name!r}")
 
 

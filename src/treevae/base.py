@@ -74,15 +74,15 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
         Raises
         ------
-        treevae.fitting.NoTreeError
+        treevae.errors.NoTreeError
             The callback ended the fit before there was a tree.
-        treevae.storage.differences.ChangedRunError
+        treevae.errors.ChangedRunError
             The folder holds a run with other parameters or other data.
-        treevae.storage.lock.RunLockedError
+        treevae.errors.RunLockedError
             Another process works in the folder.
-        treevae.storage.tensors.ModelFileError
+        treevae.errors.ModelFileError
             The folder holds states, but none that can be read, or one that does not hold together.
-        treevae.training.loop.DivergedError
+        treevae.errors.DivergedError
             The loss is no longer finite. The message says where, and what to look at.
         MemoryError
             The device has not enough of it. The message says what takes less.

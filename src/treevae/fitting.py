@@ -16,13 +16,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from .errors import ChangedRunError, ModelFileError, NoTreeError
 from .fitted import Fitted, winners
 from .listening import Listener
 from .preparing import Prepared
 from .storage.clock import Every
-from .storage.differences import ChangedRunError, check_same
+from .storage.differences import check_same
 from .storage.states import State, StateFolder
-from .storage.tensors import ModelFileError
 from .training.adam import give_back
 from .training.choosing import Choices
 from .training.engine import keep_memory
@@ -36,10 +36,6 @@ from .training.samples import Samples, over
 log = logging.getLogger("treevae")
 SHARE = 0.01  # of the time that writing states may take
 Folder = str | os.PathLike[str] | Callable[[], StateFolder]
-
-
-class NoTreeError(RuntimeError):
-    """A fit was stopped before it had a tree."""
 
 
 class Interrupted(KeyboardInterrupt):

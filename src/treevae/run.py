@@ -10,7 +10,7 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
-from .data.refusal import DataFileError
+from .errors import DataFileError, ModelFileError
 from .estimator import TreeVAE, load
 from .fitting import run_folder
 from .storage.states import STATES, StateFolder, peek

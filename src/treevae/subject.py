@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .data import fashion_sample
-from .data.files import DataFileError, read
+from .data.files import read
 from .data.sets import check_not_a_set, load
+from .errors import DataFileError
 from .page.snapshot import Snapshot, snapshot
 from .recipes import RECIPES
 from .run import Run, Settings

@@ -15,7 +15,8 @@ from attacks import noted
 from loader import Loader, pixels
 from mutations import EDGES, any_bytes, inside_gzip, zeros
 
-from treevae.data import DataFileError, download
+from treevae.data import download
+from treevae.errors import DataFileError
 
 NAMES = (
     *("part/a", "part", "../evil", "/evil", "part/../../evil", "a" * 300, "part/b/c", "\\evil", "C:\\evil", ".", ""),

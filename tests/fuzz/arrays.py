@@ -12,7 +12,7 @@ from archives import lying_zip, zipped
 from loader import Loader, load_each, normal, one_of, pixels
 from mutations import any_bytes
 
-from treevae.data import DataFileError
+from treevae.errors import DataFileError
 
 NPY_TYPES = (
     *("<f8", ">f4", "|u1", "<i8", "|b1", "<c16", "|O", "|S4", "<U5", "|V100000000", "<f2", "<M8[ns]", "[('a', '<f8')]"),

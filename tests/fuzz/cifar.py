@@ -10,7 +10,7 @@ from attacks import encoded_again, images_claimed, many_sides, operations
 from loader import Loader, load_named, one_of, pixels
 from mutations import EDGES, any_bytes
 
-from treevae.data import DataFileError
+from treevae.errors import DataFileError
 
 
 def valid_cifar(folder: Path, name: str) -> None:

@@ -14,7 +14,7 @@ from loader import Loader, load_each, normal, one_of
 from mutations import EDGES, any_bytes
 from pyarrow import parquet
 
-from treevae.data import DataFileError
+from treevae.errors import DataFileError
 
 
 def valid_csv(folder: Path) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from loader import Loader, load_named, one_of, pixels
 from mutations import any_bytes, inside_gzip, zeros
 
-from treevae.data import DataFileError
 from treevae.data.idx import FILES
+from treevae.errors import DataFileError
 
 
 def valid_idx(folder: Path, ending: str = "") -> None:

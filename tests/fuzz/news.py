@@ -8,8 +8,8 @@ from attacks import many_words
 from loader import Loader, load_named, one_of
 from mutations import any_bytes
 
-from treevae.data import DataFileError
 from treevae.data.news20 import PARTS
+from treevae.errors import DataFileError
 
 GROUPS = ("alt.one", "rec.two")
 

@@ -11,9 +11,9 @@ from loader import Loader, load_named, one_of, pixels
 from mutations import any_bytes
 from PIL import Image
 
-from treevae.data import DataFileError
 from treevae.data.arrays import InputForm
 from treevae.data.files import read
+from treevae.errors import DataFileError
 from treevae.serve.uploads import PictureError, read_picture
 
 

@@ -12,7 +12,7 @@ from models import TINY
 from mutations import any_json
 
 from treevae.cli import fit as cli_fit
-from treevae.data import DataFileError
+from treevae.errors import DataFileError
 from treevae.experiments import showing
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import DamagedRecordError, Store

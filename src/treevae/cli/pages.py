@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from .options import Drop, OtherData, Root, RunPath
-from .outputs import check_parent
 from .words import count, say_note, say_written
 
 Label = Annotated[
@@ -44,17 +43,13 @@ def report(
       treevae report flowers --label species -o flowers.html
       treevae report runs/mnist --data mnist --root ~/data
     """
+    from ..page.report import page_path, write_report
     from ..run import Run
+    from ..subject import subject_of
 
     fitted = Run(run)
     model = fitted.model()
-    out = fitted.report_file if out is None else out
-    if out.suffix not in (".html", ".htm"):
-        raise ValueError(f"--out {out}: a report is a page for a browser; name a .html file")
-    check_parent(out)
-    from ..page.report import write_report
-    from ..subject import subject_of
-
+    out = page_path(fitted.report_file if out is None else out, "--out ")
     subject = subject_of(model, fitted, data, root, drop, label)
     say_note(subject.note)
     typer.echo(LOOKING)

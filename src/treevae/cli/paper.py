@@ -338,8 +338,8 @@ paper.command("figure")(figure)
 
 def _tell_begun(table: Table, store: Store, scale: float) -> None:
     """A line for each fit of a table that was begun and is not finished: it runs, or was ended before its time."""
+    from ..errors import DamagedRecordError
     from ..experiments.running import wanted
-    from ..experiments.store import DamagedRecordError
 
     try:
         jobs = store.started()

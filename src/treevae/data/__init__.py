@@ -1,7 +1,8 @@
-"""What goes in: arrays, files, the demo's pictures, and the data sets of the paper by name."""
+"""What goes in: files and folders, and the data sets of the paper by name."""
 
 from .dataset import DataSet
-from .refusal import DataFileError
+from .files import read
+from .samples import Table
 from .sets import load
 
-__all__ = ["DataFileError", "DataSet", "load"]
+__all__ = ["DataSet", "Table", "load", "read"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DataFileError
 from .dataset import SEED, DataSet, Size, Source, own_split
 from .pictures import read_pictures
-from .refusal import DataFileError
 
 PICTURES, ATTRIBUTES, PARTITION = "img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"
 FULL_SIZE, CROP, SIDE = (178, 218), (15, 40, 163, 188), 64  # left, top, right, bottom: 148 × 148 pixels

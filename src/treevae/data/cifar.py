@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DataFileError
 from .dataset import DataSet, Size, Source
 from .download import Download
 from .pickles import read_pickle
-from .refusal import DataFileError
 
 SIDE, CHANNELS = 32, 3
 N_BYTES = CHANNELS * SIDE * SIDE  # of an image, stored as (channel, row, column)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, cast
 
-from .refusal import DataFileError
+from ..errors import DataFileError
 
 TIMEOUT = 30.0  # seconds in which a server must say something
 BLOCK = 1 << 18  # bytes

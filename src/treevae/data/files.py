@@ -6,13 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import DataFileError
 from .folder import PICTURES, read_folder
 from .npy import ARRAYS, read_array
-from .refusal import DataFileError
 from .samples import Table, checked_labels, checked_samples
 from .tables import TABLES, read_table
-
-__all__ = ["DataFileError", "Table", "read"]
 
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..errors import DataFileError
 from .pictures import check_sum, opened
-from .refusal import INSTALL, DataFileError
+from .refusal import INSTALL
 from .samples import Table
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp")

@@ -11,11 +11,12 @@ from typing import IO
 
 import numpy as np
 
+from ..errors import DataFileError
 from .dataset import DataSet, Size, Source
 from .download import Download
 from .fashion_sample import CLASS_NAMES
 from .npy import fill
-from .refusal import DataFileError, check_bomb
+from .refusal import check_bomb
 
 SIDE = 28
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DataFileError
 from .dataset import DataSet, Size, Source
 from .download import Download
-from .refusal import DataFileError
 
 N_WORDS = 2000
 # Of the published messages' words 15 are as frequent as the 2,000th, for 11 places; the recorded runs go without these.

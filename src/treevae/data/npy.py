@@ -11,7 +11,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 
-from .refusal import DataFileError, check_bomb, quoted
+from ..errors import DataFileError
+from .refusal import check_bomb, quoted
 
 ARRAYS = (".npy", ".npz")
 KEYS = ("X", "x", "x_train")  # of the samples in an npz with several arrays; the first that is there is taken

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DataFileError
 from .dataset import DataSet, Size, Source, own_split, own_split_size
 from .download import Download
 from .pictures import read_pictures
-from .refusal import DataFileError
 
 PARTS = ("images_background", "images_evaluation")
 FIVE = ("Bengali", "Braille", "Glagolitic", "Old_Church_Slavonic_(Cyrillic)", "Oriya")  # the paper says Odia

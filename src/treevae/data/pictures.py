@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .refusal import INSTALL, MOST_TIMES, SMALL, DataFileError
+from ..errors import DataFileError
+from .refusal import INSTALL, MOST_TIMES, SMALL
 
 LARGEST_PICTURE, LONGEST_SIDE = 1 << 24, 1 << 16  # pixels
 LARGEST_FILE = 1 << 28  # bytes of a picture's file

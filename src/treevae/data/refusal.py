@@ -1,17 +1,15 @@
-"""How files are refused: the error, what its messages say, and the bound that a packed file must keep."""
+"""How files are refused: what the messages say, and the bound that a packed file must keep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import DataFileError
+
 SMALL, MOST_TIMES = 1 << 27, 200  # bytes in memory, and times the file's own, that a packed file may become
 LONGEST_NAME = 100  # letters of a column's or an array's name that a message shows
 INSTALL = "Install what reads it: pip install 'treevae[files]'"
-
-
-class DataFileError(ValueError):
-    """A file or folder does not hold samples that can be read."""
 
 
 def check_bomb(n_bytes: int, path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .refusal import DataFileError, check_bomb
+from ..errors import DataFileError
+from .refusal import check_bomb
 
 
 @dataclass(frozen=True)

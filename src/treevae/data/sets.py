@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from ..errors import DataFileError
 from .celeba import CELEBA
 from .cifar import CIFAR10, CIFAR100
 from .dataset import DataSet, Size, Source
@@ -17,7 +18,6 @@ from .download import content_md5, fetch
 from .idx import FASHION, MNIST
 from .news20 import NEWS20
 from .omniglot import OMNIGLOT, OMNIGLOT5
-from .refusal import DataFileError
 
 ROOT = "TREEVAE_DATA"  # the environment variable that names the folder of data sets
 SOURCES = {

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .refusal import INSTALL, SMALL, DataFileError, check_bomb, quoted
+from ..errors import DataFileError
+from .refusal import INSTALL, SMALL, check_bomb, quoted
 from .samples import Table, checked_labels, checked_samples
 
 TABLES = (".csv", ".parquet")

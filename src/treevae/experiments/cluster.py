@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from ..storage.lock import RunLockedError
+from ..errors import RunLockedError
 from .cells import Cell, Job
 from .methods import METHODS, Method, Place
 from .running import Begun, Busy, Event, Failed, fit, recorded, why_of

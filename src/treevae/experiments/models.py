@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..storage.lock import RunLockedError
+from ..errors import ModelFileError, RunLockedError
 from .cells import Cell, place_aside
 from .store import LOCKS, remove_if_empty, take
 
@@ -104,7 +104,6 @@ class Models:
             The file is damaged, or was fitted with other settings than those of the cell whose name it has.
         """
         from ..estimator import load
-        from ..storage.tensors import ModelFileError
 
         model = load(self.path(cell))
         fitted, wanted = model.get_params(deep=False), {**cell.settings, "random_state": cell.seed}

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..data.dataset import DataSet
-from ..storage.lock import RunLockedError
+from ..errors import DamagedRecordError, DataFileError, RunLockedError
 from .cells import PARAMETERS, SAID, Cell, Job, leaves_of, of_other_data, other_parameters, short_hash
 from .methods import METHODS, Method, Place
-from .store import DamagedRecordError, Store
+from .store import Store
 from .tables import Score, Table
 
 
@@ -216,7 +216,6 @@ def _free_memory() -> None:
 
 def without_data(names: Iterable[str], root: Path | None) -> dict[str, str]:
     """Those of some data sets that are not on this machine, each with what can be done."""
-    from ..data.files import DataFileError
     from ..data.sets import is_there
 
     missing = {}

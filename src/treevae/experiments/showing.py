@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
+from ..errors import DamagedRecordError
 from .cells import (
     FINGERPRINTS,
     MADE_BY,
@@ -22,7 +23,7 @@ from .cells import (
 )
 from .chance import CLEAR, Mean, by_chance
 from .methods import METHODS
-from .store import DamagedRecordError, Store
+from .store import Store
 from .tables import DATA_TITLES, Entry, Figure, Row, Table
 
 NOT_RUN, NOT_RECORDED, DAMAGED, NONE = "not run", "not recorded", "damaged", "–"

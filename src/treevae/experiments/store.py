@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..errors import DamagedRecordError
 from ..recipes import RECIPES
 from ..storage.lock import FolderLock
 from ..storage.states import STATES
@@ -27,10 +28,6 @@ LOCK_TRIES = 100  # each of which another process thwarts by removing the folder
 LARGEST_NUMBER = 1e300  # that a record may have
 LONGEST_NAME = 200  # bytes of a cell's; file systems have 255, and names of files end in more
 IDENTITY = ("data", "method", "settings", "scale", "seed")
-
-
-class DamagedRecordError(ValueError):
-    """A record cannot be read, or is not of the cell whose name it has."""
 
 
 class Written(NamedTuple):

@@ -12,18 +12,114 @@ import html
 import json
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..storage.writing import write_whole
-from .snapshot import Snapshot
+from .snapshot import MOST_BYTES, Snapshot, snapshot
 
+if TYPE_CHECKING:
+    from ..estimator import TreeVAE
+
+PAGES = (".html", ".htm")  # what the file of a page may end in
 ENTRY = "main.js"
 INLINE = re.compile(r"<script(?: type=\"module\")?>(.*?)</script>", re.DOTALL)  # not those that hold data
 IMPORT = re.compile(r"""^import\s[^;]*?from\s+["']\./([\w-]+\.js)["'];[ \t]*\n""", re.MULTILINE)
 EXPORT = re.compile(r"^export\s+(?=(?:async\s+)?(?:function|class|const|let)\b)", re.MULTILINE)
+
+
+def report(
+    model: TreeVAE,
+    X: Any,
+    y: Any = None,
+    path: str | os.PathLike[str] = "report.html",
+    *,
+    names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    attributes: Any = None,
+    attribute_names: Sequence[str] | None = None,
+    kind: str | None = None,
+    title: str = "TreeVAE",
+    map_method: str = "auto",
+    max_bytes: int = MOST_BYTES,
+    random_state: Any = 0,
+) -> Path:
+    """Write one HTML page that shows a fitted model in a browser, without a network; returns its path.
+
+    Numbers at nodes (size, mass, confidence, label mix, what tells children apart) are of all samples in X. The ELBO is
+    the mean of up to some 3,000 of them, drawn leaf by leaf. Pictures, cards and points of the map are of fewer where
+    they would not fit into ``max_bytes``.
+
+    Parameters
+    ----------
+    model : fitted TreeVAE
+    X : samples as in ``fit``
+    y : array-like of shape (n_samples,), optional
+        Classes, for label mixes, names of nodes and scores.
+    path : path, default="report.html"
+        The file, a .html or .htm in a folder that is there. One that is there already is replaced.
+    names : sequence of str, optional
+        What the features are called: words or columns; by default the names seen in ``fit``.
+    class_names : sequence of str, optional
+        Name of class ``k`` at ``k``; by default the labels in y name themselves.
+    attributes : array-like of shape (n_samples, n_attributes), optional
+        Whether a sample has an attribute: bool, or 0 and 1; with ``attribute_names``, one for each column.
+    attribute_names : sequence of str, optional
+        The attributes' names.
+    kind : {"images", "words", "table"}, optional
+        How samples are shown. By default vectors are words if they have names, no value is below 0 and most are 0.
+    title : str
+        What stands above the page.
+    map_method : {"auto", "umap", "pca"}, default="auto"
+        How the root's embedding becomes two-dimensional; "auto" takes UMAP where umap-learn is installed.
+    max_bytes : int, default=3_000_000
+        What is shown of the samples and the model takes no more; the page itself comes on top of it.
+    random_state : int, default=0
+        Of the choice of samples, the generated ones and the map.
+
+    Raises
+    ------
+    ValueError
+        The path is not that of a page; or X, y or another parameter is none that can be shown.
+    OSError
+        There is no such folder, or the file could not be written. One that was there is as it was.
+    """
+    path = page_path(path, "path=")  # before the work
+    shown = snapshot(
+        model,
+        X,
+        y,
+        names,
+        class_names=class_names,
+        attributes=attributes,
+        attribute_names=attribute_names,
+        kind=kind,
+        title=title,
+        map_method=map_method,
+        max_bytes=max_bytes,
+        random_state=random_state,
+    )
+    return write_report(shown, path)
+
+
+def page_path(path: str | os.PathLike[str], given: str) -> Path:
+    """Where a page is to be written; raises unless it is a .html file in a folder that is there.
+
+    Parameters
+    ----------
+    path : path
+    given : str
+        The words in front of it, as its user would write them.
+    """
+    path = Path(path)
+    if path.suffix not in PAGES:
+        raise ValueError(f"{given}{path}: a report is a page for a browser; name a .html file")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; make it first")
+    return path
 
 
 def write_report(snapshot: Snapshot, path: str | os.PathLike[str]) -> Path:

@@ -7,11 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from ..errors import ChangedRunError
+
 SHOWN = 60  # characters of a value in a message
-
-
-class ChangedRunError(ValueError):
-    """A run cannot go on, because its parameters or data are not those it was started with."""
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

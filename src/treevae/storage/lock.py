@@ -12,16 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from ..errors import RunLockedError
 from .writing import reason, refusal, restated, sync_folder
 
 LOCK = "lock"
 LOCK_TRIES = 100
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 log = logging.getLogger("treevae")
-
-
-class RunLockedError(OSError):
-    """Another process, or another holder in this one, works in the folder."""
 
 
 class FolderLock:

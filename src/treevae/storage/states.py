@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
+from ..errors import ModelFileError
 from . import tensors as checkpoint
 from .clock import Every
 from .lock import FolderLock
-from .tensors import ModelFileError
 from .writing import reason, refusal, sync_folder
 
 STATES = ("state-a.safetensors", "state-b.safetensors")

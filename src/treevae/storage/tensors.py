@@ -14,16 +14,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from ..errors import ModelFileError
 from .writing import replacing
 
 FORMAT = 1  # raised when a file could no longer be read by older versions
 KEY = "treevae"  # of the JSON in the file's metadata
 CHECKSUM = "crc32"  # of the JSON and the tensors, in the metadata too; files of treevae 0.1.0 have none
 T = TypeVar("T")
-
-
-class ModelFileError(ValueError):
-    """A file is not a model that this version can read."""
 
 
 class JsonError(ValueError):

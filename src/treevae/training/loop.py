@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import DivergedError
 from .engine import Noise, Stepper, mixed
 from .objectives import ElboObjective, Objective
 from .plan import Stage
@@ -20,10 +21,6 @@ from .samples import Ahead, Samples
 ORDER, EVALUATION = -1, -2  # what a seed is mixed with for other things than a step's noise
 OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)  # torch on a GPU, torch on a CPU
 PAUSE = 0.1  # seconds between pauses of the loop, in which its state may be saved
-
-
-class DivergedError(FloatingPointError):
-    """A term of the loss stopped being finite."""
 
 
 def out_of_memory(error: BaseException) -> bool:
