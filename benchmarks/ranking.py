@@ -25,20 +25,20 @@ from treevae.experiments.chance import CLEAR, Mean, by_chance
 from treevae.experiments.methods import METHODS
 from treevae.experiments.showing import chance_of, mixture
 from treevae.experiments.store import Store
-from treevae.experiments.tables import DATA_TITLES, Row, table_of
+from treevae.experiments.tables import DATA_TITLES, PaperRow, table_of
 
 RESULTS = Path(__file__).parents[1] / "results"
 DATA = ("mnist", "fashion", "news20", "omniglot5")
 PAIRS = (("treevae", "laddervae"), ("laddervae", "vae"), ("treevae", "vae"), ("treevae", "deepect"))
 
 
-def row_of(data: str, method: str) -> Row:
+def row_of(data: str, method: str) -> PaperRow:
     """The row of a method on a data set in Table 1, with DP, LP, ACC and NMI."""
     (row,) = [row for row in table_of("clustering").rows if (row.data, row.method) == (data, method)]
     return row
 
 
-def records_of(store: Store, row: Row) -> list[dict[int, dict[str, Any]]]:
+def records_of(store: Store, row: PaperRow) -> list[dict[int, dict[str, Any]]]:
     """Of each score of a row of a table the records by seed; refused where the table would not average them."""
     found = [store.seeds(METHODS[row.method].cell(row.data, entry.changes, 1.0, 0)) for entry in row.entries]
     for records in found:
@@ -47,14 +47,14 @@ def records_of(store: Store, row: Row) -> list[dict[int, dict[str, Any]]]:
     return found
 
 
-def read(store: Store, row: Row) -> list[list[float]]:
+def read(store: Store, row: PaperRow) -> list[list[float]]:
     """Of each score of a row of a table the values over seeds."""
     pairs = zip(row.entries, records_of(store, row), strict=True)
     found = ((entry.score.read(one) for one in records.values()) for entry, records in pairs)
     return [[value for value in values if value is not None] for values in found]
 
 
-def refuse_other_samples(store: Store, rows: Sequence[Row]) -> None:
+def refuse_other_samples(store: Store, rows: Sequence[PaperRow]) -> None:
     """Raise where the records of methods that are compared are not of the same samples."""
     records = [one for row in rows for of in records_of(store, row) for one in of.values()]
     if any(of_other_data(one, other) for one, other in combinations(records, 2)):

@@ -11,13 +11,13 @@ from kinds import GREY, SMALL, VECTORS
 from small_sets import MAKERS, Server
 
 import treevae  # its TreeVAE takes a second to import: only fixtures ask for it
-from treevae.experiments.tables import TABLES, Table
+from treevae.experiments.tables import TABLES, PaperTable
 
 torch.set_num_threads(1)  # the tests' tensors are small; two threads would only wait for each other
 
 
 @pytest.fixture
-def tiny(monkeypatch) -> Table:
+def tiny(monkeypatch) -> PaperTable:
     monkeypatch.setitem(TABLES, "tiny", TINY)
     return TINY
 

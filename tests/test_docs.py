@@ -19,9 +19,10 @@ from treevae.cli.app import app
 from treevae.cli.demo import DEMO
 from treevae.experiments.chance import CLEAR, Mean
 from treevae.experiments.methods import METHODS
+from treevae.experiments.printed import PaperFigure
 from treevae.experiments.showing import as_latex, as_markdown, chance_of, lines
 from treevae.experiments.store import Store
-from treevae.experiments.tables import Figure, table_of
+from treevae.experiments.tables import table_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -261,7 +262,9 @@ def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
 def test_how_sure_the_lead_over_the_paper_on_fashion_is(spread):
     runs = spread.by_setting()["fashion", 150, spread.DEFAULT]["runs"]
     acc, nmi = (
-        chance_of(Mean.of([run[score] for run in runs]), Figure.of(of_the_paper("fashion", score).replace(" ± ", "±")))
+        chance_of(
+            Mean.of([run[score] for run in runs]), PaperFigure.of(of_the_paper("fashion", score).replace(" ± ", "±"))
+        )
         for score in ("ACC", "NMI")
     )
     results, page = (" ".join((ROOT / "docs" / name).read_text().split()) for name in ("results.md", "spread.md"))

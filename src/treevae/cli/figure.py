@@ -48,7 +48,7 @@ def figure(
 
     \b
     Example:
-      treevae paper run digits --method treevae --seeds 6 --scale 0.2 --results tries --models kept
+      treevae paper run digits --method treevae --seeds 6 --scale 0.2 --models kept
       treevae paper figure tree --data digits --scale 0.2 --models kept -o tree.pdf
       treevae paper figure average-dendrogram --data digits --scale 0.2 --models kept
       treevae paper figure tree --data fashion --n-leaves 20 --models kept

@@ -13,9 +13,9 @@ from typing import Any
 from ..data.dataset import DataSet
 from ..storage.states import RunLockedError
 from .cells import PARAMETERS, SAID, Cell, Job, leaves_of, of_other_data, other_parameters, short_hash
-from .methods import METHODS, Method, Place
+from .methods import METHODS, FitPlace, Method
 from .store import DamagedRecordError, Store
-from .tables import Score, Table
+from .tables import PaperTable, Score
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Busy:
     job: Job
 
 
-Event = Begun | Finished | Failed | Busy  # what is told of jobs while they run
+JobEvent = Begun | Finished | Failed | Busy  # what is told of jobs while they run
 
 
 @dataclass
-class Standing:
+class Coverage:
     """The cells of a table by what the store has of each."""
 
     there: list[Cell] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Standing:
 
 
 def wanted(
-    table: Table,
+    table: PaperTable,
     seeds: int,
     scale: float,
     data: Sequence[str] | None = None,
@@ -103,9 +103,9 @@ def wanted(
     return found
 
 
-def standing(store: Store, cells: Mapping[Cell, Sequence[Score]]) -> Standing:
+def coverage_of(store: Store, cells: Mapping[Cell, Sequence[Score]]) -> Coverage:
     """Which cells are in the store, which without a score that is read from them, and which cannot be read."""
-    found = Standing()
+    found = Coverage()
     for cell, scores in cells.items():
         try:
             record = store.read(cell)
@@ -152,7 +152,7 @@ def jobs_of(
     return jobs
 
 
-def run(jobs: Iterable[Job], store: Store, place: Place) -> Generator[Event, None, None]:
+def run(jobs: Iterable[Job], store: Store, place: FitPlace) -> Generator[JobEvent, None, None]:
     """Fit jobs one after the other on this machine, and say what came of each cell.
 
     A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
@@ -234,7 +234,7 @@ def without_data(names: Iterable[str], root: Path | None) -> dict[str, str]:
 
 
 def fit(
-    job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]] = ()
+    job: Job, method: Method, place: FitPlace, beside: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """The records of a job, of the same data and parameters as those that they will be averaged with."""
     from .records import about_data, parameters_of

@@ -15,9 +15,9 @@ from ..recipes import RECIPES
 from ..storage.states import STATES, RunFolder
 from ..storage.tensors import parsed
 from ..storage.writing import write_new, write_whole
-from .cells import MADE_BY, MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
+from .cells import MADE_BY, MOST_SCALE, PARAMETERS, SAID, Cell, Job, short_hash
+from .folders import RECORDS, RUNNING, misplaced, place_aside
 
-RUNNING = "running"  # the folder of the states
 JOB = "job.json"
 LOCKS = "locks"  # the folder of the cells that processes work on
 REPLACES = "replaces"  # in a record: the hash of the one in whose place it came
@@ -47,16 +47,27 @@ class Store:
     ----------
     folder : path
         Made when something is written.
+
+    Raises
+    ------
+    ValueError
+        The folder is laid out as earlier versions did it.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
+        self.records = self.folder / RECORDS
+        if misplaced(self.folder):
+            raise ValueError(
+                f"the records in {self.folder} lie where earlier versions had them: move {self.folder / '*.json'} into "
+                f"{self.records}/"
+            )
 
     # -- records ------------------------------------------------------------------------------------------------
 
     def path(self, cell: Cell) -> Path:
         """Where the record of a cell is, or will be."""
-        return self.folder / f"{cell.name}.json"
+        return self.records / f"{cell.name}.json"
 
     def read(self, cell: Cell) -> dict[str, Any] | None:
         """The record of a cell, or None if there is none.
@@ -81,7 +92,7 @@ class Store:
 
     def seeds(self, cell: Cell) -> dict[int, dict[str, Any]]:
         """The records of a cell with any seed, by seed in order."""
-        found = cell.seeds_in(self.folder, ".json")
+        found = cell.seeds_in(self.records, ".json")
         records = ((seed, self.read(replace(cell, seed=seed))) for seed in found)
         return {seed: record for seed, record in records if record is not None}
 
@@ -90,7 +101,7 @@ class Store:
         form = re.compile(
             rf"(?:{'|'.join(map(re.escape, data))})-.*?(?:-x(\d+(?:\.\d+)?(?:e[+-]\d+)?))?-seed\d+-[0-9a-f]+\.json"
         )
-        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        names = [path.name for path in self.records.iterdir()] if self.records.is_dir() else []
         return sorted({float(match[1] or 1) for match in map(form.fullmatch, names) if match})
 
     def of_same_figures(self, job: Job) -> list[dict[str, Any]]:
@@ -136,10 +147,16 @@ class Store:
         if found == json.loads(text):  # of a fit that was killed after it had written this
             return Written(path)
         if replaces is None or found.get(REPLACES) == replaces:
-            return Written(path, _write_aside(path, text), in_place=False)
-        aside = _write_aside(path, json.dumps(found, indent=1) + "\n")
+            return Written(path, self._write_aside(path, text), in_place=False)
+        aside = self._write_aside(path, json.dumps(found, indent=1) + "\n")
         write_whole(path, text)
         return Written(path, aside)
+
+    def _write_aside(self, path: Path, text: str) -> Path:
+        """Where a text is kept beside what was set aside of a record earlier."""
+        while not write_new(aside := place_aside(path, self.folder), text):
+            pass  # another process took the name
+        return aside
 
     def replaceable(self, cells: Iterable[Cell]) -> dict[str, str]:
         """The hashes of the records that some cells have, by the cells' names: those that a job is to replace."""
@@ -300,13 +317,6 @@ def remove_if_empty(folder: Path) -> None:
     """Remove a folder that holds nothing: a lock that another process has is never removed with it."""
     with suppress(OSError):
         folder.rmdir()
-
-
-def _write_aside(path: Path, text: str) -> Path:
-    """Where a text is kept beside what was set aside of a record earlier."""
-    while not write_new(aside := place_aside(path), text):
-        pass  # another process took the name
-    return aside
 
 
 def _is_bare(folder: Path) -> bool:
