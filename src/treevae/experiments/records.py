@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-import zlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +25,7 @@ from ..storage.states import fingerprint
 from ..training.samples import Samples, over
 from ..tree import Tree
 from .cells import PARAMETERS
+from .source import source
 
 CPU = torch.device("cpu")
 PARTS = 10  # in which samples are scored, each with a sign of progress
@@ -269,13 +268,6 @@ def versions() -> dict[str, str]:
     """The versions that the numbers depend on."""
     libraries = {name: version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")}
     return {"treevae": __version__, "python": platform.python_version(), **libraries}
-
-
-def source() -> str:
-    """A fingerprint of the package's code, which a version does not tell apart between releases."""
-    package = Path(__file__).parents[1]
-    code = b"".join(path.read_bytes() for path in sorted(package.rglob("*.py")))
-    return f"{zlib.crc32(code):08x}"
 
 
 def _samples(model: TreeVAE, X: Any) -> Samples:
