@@ -204,8 +204,8 @@ def test_the_written_tables_are_what_paper_show_would_write(page):
 
 @pytest.fixture
 def spread(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("spread_table")
+    monkeypatch.syspath_prepend(ROOT)
+    return importlib.import_module("benchmarks.studies.spread_table")
 
 
 def test_the_tables_of_the_spread_are_the_recorded_ones(spread):
@@ -345,8 +345,8 @@ def test_what_the_page_says_of_sandals_is_recorded(spread):
 
 
 def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    ranking, page = importlib.import_module("ranking"), (ROOT / "docs" / "results.md").read_text()
+    monkeypatch.syspath_prepend(ROOT)
+    ranking, page = importlib.import_module("benchmarks.studies.ranking"), (ROOT / "docs" / "results.md").read_text()
     table = "\n".join(ranking.rows())
     assert f"\n{table}\n" in page
     assert ranking.multiplicity() in " ".join(page.split())
@@ -356,8 +356,8 @@ def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
 
 
 def test_the_ranking_takes_no_mixture(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    ranking, here = importlib.import_module("ranking"), Store(tmp_path)
+    monkeypatch.syspath_prepend(ROOT)
+    ranking, here = importlib.import_module("benchmarks.studies.ranking"), Store(tmp_path)
     vae, tree = (ranking.row_of("fashion", method) for method in ("vae", "treevae"))
 
     def fabricate(row, seed: int, samples: str) -> None:

@@ -1,6 +1,6 @@
 """How much memory does a fit take on more rows than one would like to copy?
 
-    python benchmarks/large_rows.py [--rows 10000000] [--batch-size 8192] [--out benchmarks/results/large_rows-cpu.json]
+    python -m benchmarks.speed.large_rows [--rows 10000000] [--batch-size 8192] [--out FILE]
 
 Rows of 16 features in a numpy memory map (four groups of vectors, float32), two leaves, one epoch, on the CPU.
 Anonymous memory is what the process asked for itself; pages of the map are the system's to give and take.
@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 
 from treevae import TreeVAE
 from treevae.training.plan import Plan
+
+from .. import record
 
 FEATURES = 16
 BLOCK = 1 << 20  # rows written at a time

@@ -1,6 +1,6 @@
 """How long does a training step take, and how does it grow with the tree?
 
-    python benchmarks/step.py [--device cpu] [--quick] [--out benchmarks/results/step-cpu.json]
+    python -m benchmarks.speed.step [--device cpu] [--quick] [--out benchmarks/results/step-cpu.json]
 
 A step is forward, backward and Adam with the paper's networks for 28x28 images: of a whole tree, of a subtree (with 1
 and 8 candidates), of several runs side by side. Beside it, in the same run of this script, the plain twin of the tests:
@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import record
 import torch
 
 from treevae.model.module import TreeVAEModule
@@ -29,7 +28,9 @@ from treevae.training.objectives import Objective, SubtreeOnSubset, WholeTree
 from treevae.training.samples import Samples
 from treevae.tree import balanced
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from .. import record
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from twin import Twin
 
 ARCH = Architecture((1, 28, 28), "cnn", "bernoulli", (8,) * 8, (128,) * 7)  # 8 levels: room for 100 leaves

@@ -1,6 +1,6 @@
 """How long does the paper's whole schedule take, and what comes out of it?
 
-    python benchmarks/paper_schedule.py DATA.npz [--seeds 10] [--epochs 150] [--checkpoint FOLDER] [--out FILE.json]
+    python -m benchmarks.speed.paper_schedule DATA.npz [--seeds 10] [--epochs 150] [--checkpoint FOLDER] [--out FILE]
 
 DATA.npz holds x_train, y_train, x_test, y_test: images as bytes. All seeds are trained side by side; with --checkpoint
 a killed run goes on where it was, and the seconds of all its parts are added up. Scores are of the test images.
@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 import torch
 
 from treevae import TreeVAE
 from treevae.experiments.records import elbo_terms, scores
+
+from .. import record
 
 
 def figures(model: TreeVAE, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Does the cost of inference grow with the number of leaves? `predict` and `reconstruct(path="best")`, 10 against 100.
 
-    python benchmarks/inference.py [--out benchmarks/results/inference.json]
+    python -m benchmarks.speed.inference [--out benchmarks/results/inference.json]
 
 Untrained routers send samples everywhere, which is the hard case: every leaf's decoder is needed by some sample. The
 time of `path="all"`, which runs every decoder on every sample, stands beside it. Ratios are of one run.
@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import record
 
 from treevae import TreeVAE
 from treevae.tree import balanced
+
+from .. import record
 
 N = 10_000
 REPEATS = 3
@@ -56,7 +57,7 @@ def beyond_routers(measured: dict[str, float]) -> float:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "inference.json")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "inference.json")
     out: Path = parser.parse_args().out
     X = np.random.default_rng(0).random((N, 28, 28)).astype(np.float32)
     few, many = measure(10, X), measure(100, X)

@@ -1,6 +1,6 @@
 """How much do Ward's scores on 20 Newsgroups depend on which of equally frequent words are among the 2,000?
 
-    python benchmarks/news20_ties.py --root DATA [--out FILE]
+    python -m benchmarks.studies.news20_ties --root DATA [--out FILE]
 
 Of the 15 words that are as frequent as the 2,000th, 11 have a place. scikit-learn's TfidfVectorizer(max_features=2000)
 leaves the choice to a sort that differs between processors; each choice here goes without other four words.
@@ -9,13 +9,16 @@ leaves the choice to a sort that differs between processors; each choice here go
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-import record
-
 from treevae.baselines import Ward
-from treevae.data import load, news20
+from treevae.data import news20
+from treevae.data.sets import read_source
 from treevae.experiments.records import scores
+
+from .. import record
 
 CHOICES = {  # the words left out
     "of the records on the GPU; scikit-learn with AVX-512": ("copies", "document", "livesey", "possibility"),
@@ -33,8 +36,8 @@ def main() -> None:
     given = parser.parse_args()
     found = []
     for name, left_out in CHOICES.items():
-        news20.NOT_TAKEN = frozenset(left_out)
-        data = load("news20", given.root)
+        by_choice = partial(news20.read, not_taken=frozenset(left_out))
+        data = read_source(replace(news20.NEWS20, read=by_choice), given.root)
         assert data.y_test is not None
         large, small = (Ward(n).fit(data.x_test) for n in (30, 20))
         of_large, of_small = (scores(ward.tree_, ward.labels_, data.y_test) for ward in (large, small))

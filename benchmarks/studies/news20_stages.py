@@ -1,6 +1,6 @@
 """Where does TreeVAE on 20Newsgroups begin to overfit, and does another final stage repair it?
 
-    python benchmarks/news20_stages.py --root DATA [--seed 0] [--scale 1.0] [--leaves 20] [--leave-frozen] \
+    python -m benchmarks.studies.news20_stages --root DATA [--seed 0] [--scale 1.0] [--leaves 20] [--leave-frozen] \
         [--whole-drop 100] [--weight-decay 1e-5] [--only NAME …]
 
 One tree by the paper's recipe, its ELBO on training and test texts after every stage of growing; then the final stage
@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 import torch
-from plans import with_weight_decay
 from sklearn.utils import check_random_state
 
 from treevae import TreeVAE
@@ -35,6 +33,9 @@ from treevae.training.events import EpochEnded, TreeChanged
 from treevae.training.grove import Grove
 from treevae.training.plan import Stage
 from treevae.training.samples import Samples, over
+
+from .. import record
+from .plans import with_weight_decay
 
 EVERY = 20  # epochs of a final stage between two looks
 

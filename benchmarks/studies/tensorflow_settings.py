@@ -1,6 +1,6 @@
 """What do settings of the paper's own runs change? Epsilon and momentum of norms, Glorot's weights, the whole error.
 
-    python benchmarks/tensorflow_settings.py cifar10 --root DATA --scale 0.5 --epsilon 1e-3 --momentum 0.99 --glorot
+    python -m benchmarks.studies.tensorflow_settings cifar10 --root DATA --scale 0.5 --epsilon 1e-3 --momentum 0.99 …
 
 One fit by the paper's recipe with these settings instead of torch's (1e-5, 0.9, its own weights), scored on the test
 samples. Each is a line of the file of results. TensorFlow's Adam took the authors' "decay" for one of the learning
@@ -24,7 +24,6 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from plans import with_weight_decay
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -38,6 +37,9 @@ from treevae.model.contrastive import contrast
 from treevae.model.likelihoods import LIKELIHOODS, Gaussian
 from treevae.model.stack import LAYER_DEFAULTS, LayerDefaults
 from treevae.training.plan import Plan, Stage
+
+from .. import record
+from .plans import with_weight_decay
 
 
 class WholeError(Gaussian):
@@ -95,7 +97,7 @@ def main() -> None:
     parser.add_argument("--whole-error", action="store_true", help="the authors' scale of the squared error")
     parser.add_argument("--mean-contrast", action="store_true", help="of the first tree's contrastive loss")
     parser.add_argument("--their-views", action="store_true", help="photographs changed as TensorFlow does it")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tensorflow_settings.jsonl")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "tensorflow_settings.jsonl")
     given = parser.parse_args()
     LAYER_DEFAULTS["tensorflow"] = LayerDefaults(given.epsilon, given.momentum, given.glorot)  # in its place
     if given.whole_error:

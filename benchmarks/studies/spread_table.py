@@ -1,6 +1,6 @@
 """The tables of docs/spread.md, from what spread.py has written.
 
-python benchmarks/spread_table.py
+python -m benchmarks.studies.spread_table
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gains import gain
-from rules import RULES, alive, kept
 from scipy.stats import false_discovery_control
 
 from treevae.experiments.chance import Mean, by_chance
 
-RESULTS = Path(__file__).parent / "results"
+from ..record import RESULTS
+from .gains import gain
+from .rules import RULES, alive, kept
+
 LABELS = {"mnist": "MNIST", "fashion": "Fashion", "digits": "Digits"}
 SIXTEEN, FOUR = "16 candidates, loss_if_sure", "4 candidates, loss_if_sure"
 DEFAULT = f"{SIXTEEN}, 7 levels"

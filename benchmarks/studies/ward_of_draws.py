@@ -1,6 +1,6 @@
 """Does it matter whether Ward's method merges the means of the latents, or draws of them? The paper does not say which.
 
-    python benchmarks/ward_of_draws.py news20 --root DATA [--method vae] [--scale 1.0] [--draws 5]
+    python -m benchmarks.studies.ward_of_draws news20 --root DATA [--method vae] [--scale 1.0] [--draws 5]
 
 One VAE or LadderVAE, and Ward's scores on its test samples' latents: on the means of their posteriors, which our tables
 have, and on draws from the posteriors, which is what the model in the authors' TensorFlow code gives out.
@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import record
 import torch
 
 from treevae.baselines import VAE, LadderVAE, Ward
@@ -21,6 +20,8 @@ from treevae.data import load
 from treevae.experiments.methods import OF_LATENTS
 from treevae.experiments.records import elbo_terms, scores
 from treevae.recipes import RECIPES
+
+from .. import record
 
 
 def drawn(model: LadderVAE, X: np.ndarray, seed: int) -> np.ndarray:
@@ -72,7 +73,7 @@ def main() -> None:
         "ward_of_draws_percent": [ward(drawn(model, data.x_test, draw)) for draw in range(given.draws)],
     }
     print(found, flush=True)
-    default = Path(__file__).parent / "results" / f"ward_of_draws-{given.data}-{given.method}-cpu.json"
+    default = record.RESULTS / f"ward_of_draws-{given.data}-{given.method}-cpu.json"
     device = str(next(model.model_.module_.parameters()).device)
     record.write(given.out or (default if device == "cpu" else None), found, device)
 

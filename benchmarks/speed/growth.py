@@ -1,6 +1,6 @@
 """How do time and memory grow with the samples, and how fast is `predict`?
 
-    python benchmarks/growth.py [--device cpu] [--out benchmarks/results/growth-cpu.json]
+    python -m benchmarks.speed.growth [--device cpu] [--out benchmarks/results/growth-cpu.json]
 
 A short fit on random images of 28x28 with more and more samples: seconds of an epoch, peak memory beyond the samples.
 The same fit with its samples in host memory, visiting the device in pieces. `predict` in samples a second.
@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 import torch
-from step import PAPER
 
 from treevae import TreeVAE
 from treevae.model.module import TreeVAEModule
@@ -27,6 +25,9 @@ from treevae.training.objectives import WholeTree
 from treevae.training.plan import Stage
 from treevae.training.samples import Samples
 from treevae.tree import balanced
+
+from .. import record
+from .step import PAPER
 
 STAGE = Stage("whole tree", 2, kl_step=0.01, learning_rate=1e-3, drop_after=100)
 

@@ -1,6 +1,6 @@
 """How long does a training step take with the paper's larger networks, with augmentation and the contrastive loss?
 
-    python benchmarks/networks.py [--device cuda] [--out benchmarks/results/networks-cuda.json]
+    python -m benchmarks.speed.networks [--device cuda] [--out benchmarks/results/networks-cuda.json]
 
 A step is forward, backward and Adam at batch 256 (with a contrastive loss: 128 images, each seen twice), of a whole
 tree and of a subtree, with the recipes of CIFAR-10, Omniglot and 20Newsgroups on random samples. Beside it, in the same
@@ -15,9 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import record
 import torch
-from step import ours, plain, timed
 
 from treevae.data.augment import AUGMENTATIONS
 from treevae.model.module import TreeVAEModule
@@ -30,6 +28,9 @@ from treevae.training.plan import Contrast
 from treevae.training.samples import Samples
 from treevae.training.views import Views
 from treevae.tree import balanced
+
+from .. import record
+from .step import ours, plain, timed
 
 SHAPES = {"cifar10": (3, 32, 32), "omniglot": (1, 28, 28), "news20": (2000,)}
 LEAVES = {"cifar10": (2, 10), "omniglot": (2, 10), "news20": (2, 20)}

@@ -1,6 +1,6 @@
 """Between which figures does a model of 20Newsgroups move?
 
-    python benchmarks/news20_bounds.py --root DATA
+    python -m benchmarks.studies.news20_bounds --root DATA
 
 The least reconstruction loss that any model can have is the entropy of the TF-IDF values read as Bernoulli
 probabilities; a model that knows nothing but how frequent each word is in the training texts has the other one.
@@ -12,9 +12,10 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import record
 
 from treevae.data import load
+
+from .. import record
 
 
 def cross_entropy(x: np.ndarray, p: np.ndarray) -> float:

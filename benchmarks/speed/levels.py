@@ -1,6 +1,6 @@
 """What does one level more cost? Steps of trees that may have six and seven levels, in turns.
 
-    python benchmarks/levels.py [--device cpu] [--out FILE]
+    python -m benchmarks.speed.levels [--device cpu] [--out FILE]
 
 Ten leaves and the paper's networks for 28x28 images, batches of 256: a step of the whole tree, and of the first tree
 with sixteen candidates. A level more is one more step of the bottom-up, whether a leaf stands there or not; a subtree
@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import record
 import torch
-from step import ours, timed
 
 from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture
@@ -22,6 +20,9 @@ from treevae.training.engine import keep_memory
 from treevae.training.objectives import WholeTree
 from treevae.training.samples import Samples
 from treevae.tree import balanced
+
+from .. import record
+from .step import ours, timed
 
 LEVELS = (6, 7)
 

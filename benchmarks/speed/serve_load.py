@@ -1,6 +1,6 @@
 """Does the explorer hold under load? Many clients over loopback, mixed calls, malformed ones and slow clients too.
 
-    python benchmarks/serve_load.py [--clients 200] [--seconds 60] [--out benchmarks/results/serve_load.json]
+    python -m benchmarks.speed.serve_load [--clients 200] [--seconds 60] [--out benchmarks/results/serve_load.json]
 
 A model of the digits is fitted and served by `treevae explore`. Before the load every question of a fixed list is asked
 alone; under load every answer must be the same to the byte. A tenth of the questions are malformed and must be answered
@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 from PIL import Image
+
+from .. import record
 
 SLOW_CLIENTS = 20
 PATIENCE = 120.0  # seconds that a client waits for an answer
@@ -265,7 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve_load.json")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "serve_load.json")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = str(Path(folder) / "run")

@@ -2,7 +2,7 @@
 
 Candidates are kept as `n_init` keeps them, and by the sureness of their routers alone.
 
-python benchmarks/hierarchy.py [--out benchmarks/results/hierarchy.json]
+python -m benchmarks.studies.hierarchy [--out benchmarks/results/hierarchy.json]
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import record
-from rules import OURS, ByRule
-
 from treevae import TreeVAE
 from treevae.data.synthetic import hierarchy
 from treevae.metrics import accuracy
 from treevae.training import growing
+
+from .. import record
+from .rules import OURS, ByRule
 
 SETTINGS: dict[str, Any] = {"n_leaves": 8, "max_depth": 6, "hidden_dim": 32, "batch_size": 64, "epochs": 10}
 
@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {"n_leaves": 8, "max_depth": 6, "hidden_dim": 32, "ba
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "hierarchy.json")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "hierarchy.json")
     out: Path = parser.parse_args().out
     rows = []
     for n_init, rule in ((1, OURS), (5, OURS), (16, OURS), (5, "confidence"), (16, "confidence")):

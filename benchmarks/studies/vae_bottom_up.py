@@ -1,6 +1,6 @@
 """Does the bottom-up between encoder and root belong to the paper's VAE? It names an encoder and a decoder alone.
 
-    python benchmarks/vae_bottom_up.py mnist --root DATA [--scale 0.04] [--depths 0 5]
+    python -m benchmarks.studies.vae_bottom_up mnist --root DATA [--scale 0.04] [--depths 0 5]
 
 A VAE whose latent reads the encoder, and one whose latent stands where TreeVAE's root does, five dense steps above it:
 ELBO and Ward's scores on the test samples, of one seed.
@@ -12,13 +12,13 @@ import argparse
 import time
 from pathlib import Path
 
-import record
-
 from treevae.baselines import VAE, Ward
 from treevae.data import load
 from treevae.experiments.methods import OF_LATENTS
 from treevae.experiments.records import elbo_terms, scores
 from treevae.recipes import RECIPES
+
+from .. import record
 
 
 def main() -> None:

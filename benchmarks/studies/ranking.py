@@ -1,6 +1,6 @@
 """Does the paper's ranking hold, TreeVAE > LadderVAE + Ward > VAE + Ward? How many figures differ from the paper's?
 
-    python benchmarks/ranking.py [--results FOLDER]
+    python -m benchmarks.studies.ranking [--results FOLDER]
 
 From the records of Table 1. A gain is the difference of two means over seeds, its standard error stands in brackets. In
 bold are those that Benjamini and Hochberg's rule keeps when all are tested at once; a dagger has what Welch's test,
@@ -17,7 +17,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gains import gain
 from scipy.stats import false_discovery_control
 
 from treevae.experiments.cells import of_other_data
@@ -27,7 +26,9 @@ from treevae.experiments.showing import chance_of, mixture
 from treevae.experiments.store import Store
 from treevae.experiments.tables import DATA_TITLES, PaperRow, table_of
 
-RESULTS = Path(__file__).parents[1] / "results"
+from .gains import gain
+
+RESULTS = Path(__file__).parents[2] / "results"
 DATA = ("mnist", "fashion", "news20", "omniglot5")
 PAIRS = (("treevae", "laddervae"), ("laddervae", "vae"), ("treevae", "vae"), ("treevae", "deepect"))
 

@@ -1,6 +1,6 @@
 """How long does a report take to show itself?
 
-    python benchmarks/report_page.py [--leaves 20 100] [--repeat 5] [--out benchmarks/results/report_page-cpu.json]
+    python -m benchmarks.speed.report_page [--leaves 20 100] [--repeat 5] [--out FILE]
 
 Balanced trees with 20 and 100 leaves, fitted for one epoch on digits of 28x28 pixels made from scikit-learn's of 8x8:
 the page does not care how good a model is. Reports are opened in Chromium from their file: time to first paint, to a
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 from playwright.sync_api import Browser, sync_playwright
 from sklearn.datasets import load_digits
 
@@ -29,6 +28,8 @@ from treevae import TreeVAE
 from treevae.page.report import write_report
 from treevae.page.snapshot import snapshot
 from treevae.tree import balanced
+
+from .. import record
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 QUIETLY = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]

@@ -1,6 +1,6 @@
 """How much do Omniglot's figures depend on how its drawings are shrunk to 28 pixels, which the paper leaves open?
 
-    python benchmarks/omniglot_resampling.py --root DATA [--epochs 30]
+    python -m benchmarks.studies.omniglot_resampling --root DATA [--epochs 30]
 
 For each filter the least reconstruction loss that any model can have (the entropy of the grey levels), and what a small
 VAE reaches, on the test drawings. Without augmentation, so that blurring by it plays no part.
@@ -9,16 +9,20 @@ VAE reaches, on the test drawings. Without augmentation, so that blurring by it 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import record
-from news20_bounds import cross_entropy
 from PIL import Image
 
 from treevae.baselines.ladder import VAE
-from treevae.data import load, omniglot
+from treevae.data import omniglot
+from treevae.data.sets import read_source
 from treevae.experiments.records import elbo_terms
+
+from .. import record
+from .news20_bounds import cross_entropy
 
 
 def resized(how: Image.Resampling) -> Any:
@@ -30,7 +34,7 @@ FILTERS: dict[str, Any] = {
     "bilinear, widened": resized(Image.Resampling.BILINEAR),
     "bicubic, widened": resized(Image.Resampling.BICUBIC),
     "mean of what a pixel covers": resized(Image.Resampling.BOX),
-    "bilinear, not widened (ours)": omniglot._shrunk,
+    "bilinear, not widened (ours)": omniglot.bilinear,
     "nearest": resized(Image.Resampling.NEAREST),
 }
 
@@ -44,8 +48,8 @@ def main() -> None:
     given = parser.parse_args()
     rows = []
     for name, shrunk in FILTERS.items():
-        omniglot._shrunk = shrunk
-        data = load("omniglot", given.root)
+        by_filter = partial(omniglot.read, name="omniglot", alphabets=None, shrunk=shrunk)
+        data = read_source(replace(omniglot.OMNIGLOT, read=by_filter), given.root)
         vae = VAE(network="mlp", epochs=given.epochs, random_state=0).fit(data.x_train)
         flat = data.x_test.reshape(len(data.x_test), -1)
         terms = elbo_terms(vae.model_, data.x_test)

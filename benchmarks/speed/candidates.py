@@ -1,6 +1,6 @@
 """What do candidates for every split (`n_init`) cost? Fits with one, four and sixteen, in turn, on one device.
 
-    python benchmarks/candidates.py [--device cpu] [--epochs 4] [--rounds 3] [--out FILE]
+    python -m benchmarks.speed.candidates [--device cpu] [--epochs 4] [--rounds 3] [--out FILE]
 
 The demo's 6,000 pictures and its network, ten leaves. The ratios are of medians; where splits fail and are tried again,
 times say little, so the leaves are recorded too.
@@ -14,12 +14,13 @@ import time
 import warnings
 from pathlib import Path
 
-import record
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from treevae import TreeVAE
 from treevae.data import fashion_sample
+
+from .. import record
 
 COUNTS = (1, 4, 16)
 

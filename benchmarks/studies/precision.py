@@ -1,6 +1,6 @@
 """Does TF32 change what training finds? The ELBO of test images with and without it, over several seeds.
 
-    python benchmarks/precision.py DATA.npz [--epochs 15] [--seeds 5] [--out benchmarks/results/precision.json]
+    python -m benchmarks.studies.precision DATA.npz [--epochs 15] [--seeds 5] [--out benchmarks/results/precision.json]
 
 Needs a GPU with TF32. DATA.npz as for paper_schedule.py.
 """
@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
-from paper_schedule import scores
 
 from treevae import TreeVAE
 from treevae.training import engine
+
+from .. import record
+from ..speed.paper_schedule import scores
 
 
 @contextmanager

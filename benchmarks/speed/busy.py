@@ -1,6 +1,6 @@
 """How much slower is a fit on a machine that is busy with other work, and does waiting less eagerly help?
 
-    python benchmarks/busy.py [--out benchmarks/results/busy-cpu.json]
+    python -m benchmarks.speed.busy [--out benchmarks/results/busy-cpu.json]
 
 A short fit in a process of its own, on idle cores, beside as many busy loops as there are cores and beside three times
 as many: with the number of spins for which treevae lets OpenMP's threads wait, with OpenMP's own, and on one thread.
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import record
+from .. import record
 
 LIMIT = 60  # seconds, after which a fit is given up
 FIT = """

@@ -1,6 +1,6 @@
 """What does saving the state of training cost?
 
-    python benchmarks/saving.py [--device cpu] [--epochs 6] [--out benchmarks/results/saving-cpu.json]
+    python -m benchmarks.speed.saving [--device cpu] [--epochs 6] [--out benchmarks/results/saving-cpu.json]
 
 The share of a fit's time that goes into gathering and writing its state: saved as often as is allowed, and with the
 default of 30 seconds. 20,000 random images of 28x28 on a GPU, 2,000 on the CPU, four leaves.
@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 import torch
 
 from treevae import TreeVAE
 from treevae.fitting import Fitting
+
+from .. import record
 
 
 def main() -> None:

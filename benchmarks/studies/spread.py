@@ -1,7 +1,7 @@
 """What lowers the spread over seeds? Candidates and the rules by which one is kept, levels, TensorFlow's ways.
 
-    python benchmarks/spread.py fashion --root DATA [--epochs 38] [--seeds 10] [--only NAME …] [--layers NAME]
-    python benchmarks/spread.py fashion --root DATA --epochs 150 --seeds 4 --first-seed 4 --only NAME    # four more
+    python -m benchmarks.studies.spread fashion --root DATA [--epochs 38] [--seeds 10] [--only NAME …] [--layers NAME]
+    python -m benchmarks.studies.spread fashion --root DATA --epochs 150 --seeds 4 --first-seed 4 --only NAME
 
 Ten seeds side by side for each setting; labels are used for the scores alone. Every setting is a line of the file, and
 one that is there already is left out, so that a run that was stopped goes on. Where candidates were compared, the line
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rules import OURS, RULES, ByRule
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -34,6 +33,9 @@ from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
 from treevae.model.subtree import Evidence, FrozenPath
 from treevae.training import growing, objectives
+
+from .. import record
+from .rules import OURS, RULES, ByRule
 
 ABOUT = ("data", "epochs", "seeds", "first_seed", "framework")
 UNWEIGHTED = "paper, subtrees not weighted by reach"  # as in the authors' TensorFlow code
@@ -94,7 +96,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    out = given.out or Path(__file__).parent / "results" / f"spread-{given.data}.jsonl"
+    out = given.out or record.RESULTS / f"spread-{given.data}.jsonl"
     data = load(given.data, given.root)
     assert data.y_train is not None
     assert data.y_test is not None
@@ -128,8 +130,8 @@ def main() -> None:
             )
         device = next(models[0].module_.parameters()).device
         line = about | {
-            "command": f"python benchmarks/spread.py {given.data} --epochs {given.epochs} --seeds {given.seeds} "
-            f"--first-seed {given.first_seed} "
+            "command": f"python -m benchmarks.studies.spread {given.data} --epochs {given.epochs} "
+            f"--seeds {given.seeds} --first-seed {given.first_seed} "
             f'--layers {given.framework} --only "{name}"',
             "source": source(),
             "changes": SETTINGS[name],
