@@ -28,14 +28,14 @@ FEATURES = 16
 BLOCK = 1 << 20  # rows written at a time
 
 
-class Watch:
+class PeakMemory:
     """The most anonymous memory that the process had, looked at 20 times a second."""
 
     def __init__(self) -> None:
         self.peak, self._done = 0, threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> PeakMemory:
         self.before = anonymous()
         self._thread.start()
         return self
@@ -95,7 +95,7 @@ def main() -> None:
             "random_state": 0,
         }
         model = OneEpoch(**sizes, likelihood=given.likelihood, batch_size=given.batch_size, device="cpu")
-        with Watch() as watch:
+        with PeakMemory() as memory:
             start, begun = time.perf_counter(), time.process_time()
             model.fit(X)
             seconds, worked = time.perf_counter() - start, time.process_time() - begun
@@ -105,9 +105,9 @@ def main() -> None:
             "likelihood": given.likelihood,
             "batch_size": given.batch_size,
             "file_bytes": path.stat().st_size,
-            "bytes_before": watch.before,
-            "bytes_peak": watch.peak,
-            "bytes_above": watch.peak - watch.before,
+            "bytes_before": memory.before,
+            "bytes_peak": memory.peak,
+            "bytes_above": memory.peak - memory.before,
             "seconds": seconds,
             "processor_seconds": worked,
             "epochs": sum(event["event"] == "EpochEnded" for event in model.history_),

@@ -38,7 +38,7 @@ FIT = ["fit", "digits", "--n-leaves", "10", "--epochs", "6", "--network", "mlp"]
 
 
 @dataclass(frozen=True)
-class Question:
+class LoadQuestion:
     """A request, and which of the kinds of calls it is."""
 
     kind: str
@@ -67,18 +67,18 @@ def request(
     return head.encode() + b"\r\n" + body
 
 
-def asked(kind: str, path: str, ask: Any, status: int = 2) -> Question:
+def asked(kind: str, path: str, ask: Any, status: int = 2) -> LoadQuestion:
     """A question in JSON."""
-    return Question(kind, request("POST", f"/api/{path}", json.dumps(ask).encode()), status)
+    return LoadQuestion(kind, request("POST", f"/api/{path}", json.dumps(ask).encode()), status)
 
 
-def upload(data: bytes, status: int = 2, kind: str = "place image") -> Question:
+def upload(data: bytes, status: int = 2, kind: str = "place image") -> LoadQuestion:
     """A picture to place."""
     body = b'--x\r\ncontent-disposition: form-data; name="image"; filename="a"\r\n\r\n' + data + b"\r\n--x--\r\n"
-    return Question(kind, request("POST", "/api/place/image", body, "multipart/form-data; boundary=x"), status)
+    return LoadQuestion(kind, request("POST", "/api/place/image", body, "multipart/form-data; boundary=x"), status)
 
 
-def questions(nodes: list[int], n_samples: int, n_features: int) -> list[Question]:
+def questions(nodes: list[int], n_samples: int, n_features: int) -> list[LoadQuestion]:
     """What is asked, again and again; each as often as the others of its kind."""
     rng = np.random.default_rng(0)
     found = [asked("generate", "generate", {"node": node, "n": 12, "seed": node, "temperature": 0.8}) for node in nodes]
@@ -91,12 +91,12 @@ def questions(nodes: list[int], n_samples: int, n_features: int) -> list[Questio
         file = io.BytesIO()
         Image.fromarray(rng.integers(256, size=(side, side, 3)).astype(np.uint8)).save(file, "JPEG")
         found.append(upload(file.getvalue()))
-    found += [Question("status", request("GET", "/api/status"), 2)] * 3
-    found += [Question("bundle", request("GET", "/api/bundle"), 2), Question("page", request("GET", "/"), 2)]
+    found += [LoadQuestion("status", request("GET", "/api/status"), 2)] * 3
+    found += [LoadQuestion("bundle", request("GET", "/api/bundle"), 2), LoadQuestion("page", request("GET", "/"), 2)]
     return found
 
 
-def malformed() -> list[Question]:
+def malformed() -> list[LoadQuestion]:
     """What must be refused."""
     bad = "malformed"
     return [
@@ -105,14 +105,14 @@ def malformed() -> list[Question]:
         asked(bad, "generate", {"node": 0, "temperature": "hot"}, 4),
         asked(bad, "place", {"row": [1.0]}, 4),
         asked(bad, "interpolate", {"a": -1, "b": 0}, 4),
-        Question(bad, request("POST", "/api/walk", b"{"), 4),
-        Question(bad, request("POST", "/api/walk", b"[" * 50_000), 4),
-        Question(bad, request("POST", "/api/walk", b" " * (1 << 21)), 4),
+        LoadQuestion(bad, request("POST", "/api/walk", b"{"), 4),
+        LoadQuestion(bad, request("POST", "/api/walk", b"[" * 50_000), 4),
+        LoadQuestion(bad, request("POST", "/api/walk", b" " * (1 << 21)), 4),
         upload(b"GIF89a, but no more", 4, bad),
-        Question(bad, request("GET", "/../../etc/passwd"), 4),
-        Question(bad, request("GET", "/", host="evil.example"), 4),
-        Question(bad, request("DELETE", "/api/bundle"), 4),
-        Question(bad, b"\x16\x03\x01 hello\r\n\r\n", 4),
+        LoadQuestion(bad, request("GET", "/../../etc/passwd"), 4),
+        LoadQuestion(bad, request("GET", "/", host="evil.example"), 4),
+        LoadQuestion(bad, request("DELETE", "/api/bundle"), 4),
+        LoadQuestion(bad, b"\x16\x03\x01 hello\r\n\r\n", 4),
     ]
 
 
@@ -126,7 +126,7 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, r
     return int(head.split(" ")[1]), body, "connection: close" not in head
 
 
-async def client(port: int, ask: list[Question], bad: list[Question], until: float, found: Found, seed: int,
+async def client(port: int, ask: list[LoadQuestion], bad: list[LoadQuestion], until: float, found: Found, seed: int,
                  expected: dict[bytes, bytes]) -> None:  # fmt: skip
     """One client: asks, waits, asks again; opens a new connection where the old one was closed."""
     chance, stream = random.Random(seed), None
