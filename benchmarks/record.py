@@ -16,7 +16,7 @@ from treevae.experiments.records import source, versions
 RESULTS = Path(__file__).parent / "results"
 
 
-def write(out: Path | None, found: dict[str, Any], device: str = "cpu") -> None:
+def write(out: Path | None, figures: dict[str, Any], device: str = "cpu") -> None:
     """Write figures with their command, device, threads and versions; by default into results/, named by both.
 
     By default nothing is written over: where there is a record already, perhaps of other options, a number is added.
@@ -32,7 +32,7 @@ def write(out: Path | None, found: dict[str, Any], device: str = "cpu") -> None:
         "source": source(),
     }
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(about | found, indent=2) + "\n")
+    out.write_text(json.dumps(about | figures, indent=2) + "\n")
     print(f"wrote {out}")
 
 

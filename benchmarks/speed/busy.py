@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     out: Path | None = parser.parse_args().out
-    found = {}
+    times_of = {}
     cores = os.cpu_count() or 1
     for name, loops in (("idle", 0), ("busy", cores), ("crowded", 3 * cores)):
         others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
@@ -62,12 +62,12 @@ def main() -> None:
                 times = [seconds(environment) for _ in range(3)]
                 known = [time for time in times if time is not None]
                 median = statistics.median(known) if len(known) == len(times) else None
-                found[f"{name}, {way}"] = {"seconds": times, "median": median}
+                times_of[f"{name}, {way}"] = {"seconds": times, "median": median}
                 print(name, way, times, flush=True)
         finally:
             for other in others:
                 other.kill()
-    record.write(out, {"cores": cores, "given_up_after": LIMIT, "found": found})
+    record.write(out, {"cores": cores, "given_up_after": LIMIT, "found": times_of})
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ def main() -> None:
             print(n_init, seconds[n_init][-1], flush=True)
     one = statistics.median(seconds[1])
     ratios = {n_init: statistics.median(seconds[n_init]) / one for n_init in COUNTS}
-    found = {"epochs": given.epochs, "seconds": seconds, "leaves": leaves, "times_one": ratios}
-    record.write(given.out, found, given.device)
+    figures = {"epochs": given.epochs, "seconds": seconds, "leaves": leaves, "times_one": ratios}
+    record.write(given.out, figures, given.device)
 
 
 if __name__ == "__main__":

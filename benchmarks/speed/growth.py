@@ -43,13 +43,13 @@ def epoch(x: torch.Tensor, device: torch.device, budget: int | None) -> dict[str
     for done in Training(WholeTree(module, samples), samples, STAGE, 256, [0]).run():
         if done is not None:
             moments.append(time.perf_counter())
-    found: dict[str, Any] = {"samples": len(x), "resident": samples.resident, "seconds": moments[1] - moments[0]}
+    row: dict[str, Any] = {"samples": len(x), "resident": samples.resident, "seconds": moments[1] - moments[0]}
     if device.type == "cuda":
         held = x.numel() * 4 if samples.resident else 0
-        found["peak_mb_beyond_samples"] = (torch.cuda.max_memory_allocated() - held) / 1e6
+        row["peak_mb_beyond_samples"] = (torch.cuda.max_memory_allocated() - held) / 1e6
     else:
-        found["peak_mb_of_process_so_far"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return found
+        row["peak_mb_of_process_so_far"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return row
 
 
 def main() -> None:
@@ -63,9 +63,9 @@ def main() -> None:
     keep_memory()
     x = torch.rand(480_000 if on_gpu else 8_000, 784, generator=torch.Generator().manual_seed(0))
 
-    def note(what: str, **found: Any) -> None:
-        rows.append({"what": what, **found})
-        print(what, found, flush=True)
+    def note(what: str, **figures: Any) -> None:
+        rows.append({"what": what, **figures})
+        print(what, figures, flush=True)
 
     for n in (60_000, 120_000, 240_000, 480_000) if on_gpu else (2_000, 4_000, 8_000):
         note("epoch", **epoch(x[:n], device, None))

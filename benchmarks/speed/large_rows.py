@@ -99,7 +99,7 @@ def main() -> None:
             start, begun = time.perf_counter(), time.process_time()
             model.fit(X)
             seconds, worked = time.perf_counter() - start, time.process_time() - begun
-        found = {
+        figures = {
             "rows": given.rows,
             "features": FEATURES,
             "likelihood": given.likelihood,
@@ -113,8 +113,8 @@ def main() -> None:
             "epochs": sum(event["event"] == "EpochEnded" for event in model.history_),
             "leaves": len(model.tree_.leaves),
         }
-    print(found)
-    record.write(given.out, found)
+    print(figures)
+    record.write(given.out, figures)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def main() -> None:
     ]
     on_gpu = torch.cuda.is_available()
     peak = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else None  # of scoring too
-    found = {"seconds": sum(parts), "parts": parts, "peak_mb": peak, "runs": runs}
-    record.write(given.out, found, "cuda" if on_gpu else "cpu")
+    figures_of_all = {"seconds": sum(parts), "parts": parts, "peak_mb": peak, "runs": runs}
+    record.write(given.out, figures_of_all, "cuda" if on_gpu else "cpu")
     print(f"{sum(parts):.1f} s for {given.seeds} seeds")
     for name in ("elbo", "rl", "acc", "nmi", "dp", "lp"):
         values = [run[name] for run in runs]

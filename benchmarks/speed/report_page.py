@@ -56,11 +56,11 @@ def report(n_leaves: int, folder: Path) -> tuple[Path, dict[str, Any]]:
     X, y = images(1797)
     model = TreeVAE(tree=balanced(n_leaves), max_depth=7, network="mlp", epochs=1, random_state=0, device="cpu").fit(X)
     start = time.perf_counter()
-    found = snapshot(model, X, y, map_method="pca")
+    page = snapshot(model, X, y, map_method="pca")
     seconds = time.perf_counter() - start
-    path = write_report(found, folder / f"{n_leaves}.html")
-    shown = {"samples": found.bundle["n_shown"], "bundle_bytes": found.n_bytes, "file_bytes": path.stat().st_size}
-    return path, {"leaves": n_leaves, "seconds_snapshot": round(seconds, 2), **shown}
+    path = write_report(page, folder / f"{n_leaves}.html")
+    sizes = {"samples": page.bundle["n_shown"], "bundle_bytes": page.n_bytes, "file_bytes": path.stat().st_size}
+    return path, {"leaves": n_leaves, "seconds_snapshot": round(seconds, 2), **sizes}
 
 
 def times(browser: Browser, path: Path) -> dict[str, float]:
@@ -68,14 +68,14 @@ def times(browser: Browser, path: Path) -> dict[str, float]:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready]")
-    found = {
+    waits = {
         "first_paint": page.evaluate(WHEN, ["paint", "first-contentful-paint"]),
         "ready": page.evaluate(WHEN, ["mark", "ready"]),
         "cut_to_two": page.evaluate(AFTER_CUT, 2),
         "cut_to_all": page.evaluate(AFTER_CUT, int(path.stem)),
     }
     page.close()
-    return found
+    return waits
 
 
 def main() -> None:

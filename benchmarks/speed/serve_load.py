@@ -47,7 +47,7 @@ class LoadQuestion:
 
 
 @dataclass
-class Found:
+class Tally:
     """What the clients saw."""
 
     times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -81,19 +81,21 @@ def upload(data: bytes, status: int = 2, kind: str = "place image") -> LoadQuest
 def questions(nodes: list[int], n_samples: int, n_features: int) -> list[LoadQuestion]:
     """What is asked, again and again; each as often as the others of its kind."""
     rng = np.random.default_rng(0)
-    found = [asked("generate", "generate", {"node": node, "n": 12, "seed": node, "temperature": 0.8}) for node in nodes]
-    found += [asked("walk", "walk", {"seed": seed}) for seed in range(4)]
-    found += [asked("walk", "walk", {"sample": int(i)}) for i in rng.integers(n_samples, size=4)]
-    found += [asked("place row", "place", {"row": rng.random(n_features).round(3).tolist()}) for _ in range(6)]
+    asking = [
+        asked("generate", "generate", {"node": node, "n": 12, "seed": node, "temperature": 0.8}) for node in nodes
+    ]
+    asking += [asked("walk", "walk", {"seed": seed}) for seed in range(4)]
+    asking += [asked("walk", "walk", {"sample": int(i)}) for i in rng.integers(n_samples, size=4)]
+    asking += [asked("place row", "place", {"row": rng.random(n_features).round(3).tolist()}) for _ in range(6)]
     pairs = rng.integers(n_samples, size=(6, 2)).tolist()
-    found += [asked("interpolate", "interpolate", {"a": a, "b": b, "steps": 8}) for a, b in pairs]
+    asking += [asked("interpolate", "interpolate", {"a": a, "b": b, "steps": 8}) for a, b in pairs]
     for side in (8, 100, 600):
         file = io.BytesIO()
         Image.fromarray(rng.integers(256, size=(side, side, 3)).astype(np.uint8)).save(file, "JPEG")
-        found.append(upload(file.getvalue()))
-    found += [LoadQuestion("status", request("GET", "/api/status"), 2)] * 3
-    found += [LoadQuestion("bundle", request("GET", "/api/bundle"), 2), LoadQuestion("page", request("GET", "/"), 2)]
-    return found
+        asking.append(upload(file.getvalue()))
+    asking += [LoadQuestion("status", request("GET", "/api/status"), 2)] * 3
+    asking += [LoadQuestion("bundle", request("GET", "/api/bundle"), 2), LoadQuestion("page", request("GET", "/"), 2)]
+    return asking
 
 
 def malformed() -> list[LoadQuestion]:
@@ -126,7 +128,7 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, r
     return int(head.split(" ")[1]), body, "connection: close" not in head
 
 
-async def client(port: int, ask: list[LoadQuestion], bad: list[LoadQuestion], until: float, found: Found, seed: int,
+async def client(port: int, ask: list[LoadQuestion], bad: list[LoadQuestion], until: float, tally: Tally, seed: int,
                  expected: dict[bytes, bytes]) -> None:  # fmt: skip
     """One client: asks, waits, asks again; opens a new connection where the old one was closed."""
     chance, stream = random.Random(seed), None
@@ -146,22 +148,22 @@ async def client(port: int, ask: list[LoadQuestion], bad: list[LoadQuestion], un
                     stream[1].close()
                 stream = None
                 if attempt or fresh:  # a connection that was kept may have been closed meanwhile; a new one not
-                    found.statuses[one.kind][type(error).__name__] += 1
+                    tally.statuses[one.kind][type(error).__name__] += 1
                     break
             except TimeoutError:
-                found.statuses[one.kind]["no answer"] += 1
+                tally.statuses[one.kind]["no answer"] += 1
                 stream = None
                 break
         else:
             continue
         if stream is None:
             continue
-        found.times[one.kind].append(time.perf_counter() - began)
-        found.statuses[one.kind][str(status)] += 1
-        if status // 100 != one.status and len(found.wrong) < 10:
-            found.wrong.append(f"{one.raw[:80]!r} -> {status} {body[:120]!r}")
+        tally.times[one.kind].append(time.perf_counter() - began)
+        tally.statuses[one.kind][str(status)] += 1
+        if status // 100 != one.status and len(tally.wrong) < 10:
+            tally.wrong.append(f"{one.raw[:80]!r} -> {status} {body[:120]!r}")
         if status == 200 and expected.get(one.raw, body) != body:
-            found.differ += 1
+            tally.differ += 1
         if not stays:
             stream[1].close()
             stream = None
@@ -198,9 +200,9 @@ def megabytes(pid: int) -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def load(port: int, pid: int, clients: int, seconds: float) -> Found:
+async def load(port: int, pid: int, clients: int, seconds: float) -> Tally:
     """Ask everything once, then everything at once."""
-    found = Found()
+    tally = Tally()
     stream = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
     _, body, _ = await exchange(*stream, request("GET", "/api/bundle"))
     bundle = json.loads(body)
@@ -210,53 +212,53 @@ async def load(port: int, pid: int, clients: int, seconds: float) -> Found:
         status, expected[question.raw], _ = await exchange(*stream, question.raw)
         assert status == 200, (question, expected[question.raw])
     stream[1].close()
-    found.memory.append(megabytes(pid))
+    tally.memory.append(megabytes(pid))
     until = time.monotonic() + seconds
-    tasks = [client(port, ask, malformed(), until, found, seed, expected) for seed in range(clients)]
+    tasks = [client(port, ask, malformed(), until, tally, seed, expected) for seed in range(clients)]
     tasks += [slow_client(port, until, seed) for seed in range(SLOW_CLIENTS)]
 
     async def watch() -> None:
         while time.monotonic() < until:
             await asyncio.sleep(min(seconds / 10, 10.0))
-            found.memory.append(megabytes(pid))
+            tally.memory.append(megabytes(pid))
 
     await asyncio.gather(watch(), *tasks)
     await asyncio.sleep(2)
-    found.memory.append(megabytes(pid))
+    tally.memory.append(megabytes(pid))
     stream = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
     for question in ask:  # and all is as before
         _, body, _ = await exchange(*stream, question.raw)
-        found.differ += body != expected[question.raw]
+        tally.differ += body != expected[question.raw]
     stream[1].close()
-    return found
+    return tally
 
 
-def report(found: Found, seconds: float) -> dict[str, Any]:
+def report(tally: Tally, seconds: float) -> dict[str, Any]:
     """The figures, printed and as a record."""
     rows = {}
-    for kind, times in sorted(found.times.items()):
+    for kind, times in sorted(tally.times.items()):
         p50, p99 = (float(value) for value in np.percentile(times, [50, 99]))
         rows[kind] = {
             "answers": len(times),
             "p50_ms": round(1e3 * p50, 1),
             "p99_ms": round(1e3 * p99, 1),
-            "statuses": dict(sorted(found.statuses[kind].items())),
+            "statuses": dict(sorted(tally.statuses[kind].items())),
         }
         line = f"{kind:12} {len(times):7} answers   p50 {1e3 * p50:7.0f} ms   p99 {1e3 * p99:7.0f} ms"
         print(f"{line}   {rows[kind]['statuses']}")
-    answers = sum(map(len, found.times.values()))
+    answers = sum(map(len, tally.times.values()))
     failed = sum(
-        n for kind, of in found.statuses.items() for status, n in of.items()
+        n for kind, of in tally.statuses.items() for status, n in of.items()
         if not status.startswith("4" if kind == "malformed" else "2")
     )  # fmt: skip
-    memory = [round(value, 1) for value in found.memory]
-    print(f"{answers / seconds:.0f} answers a second; {failed} failed, {found.differ} differed; memory {memory} MB")
+    memory = [round(value, 1) for value in tally.memory]
+    print(f"{answers / seconds:.0f} answers a second; {failed} failed, {tally.differ} differed; memory {memory} MB")
     return {
         "calls": rows,
         "answers_per_second": round(answers / seconds, 1),
         "failed": failed,
-        "differed": found.differ,
-        "wrong": found.wrong,
+        "differed": tally.differ,
+        "wrong": tally.wrong,
         "memory_mb": {"before": memory[0], "during": memory[1:-1], "after": memory[-1]},
     }
 
@@ -278,13 +280,13 @@ def main() -> None:
             assert server.stdout is not None
             line = next(line for line in server.stdout if "http://" in line)
             port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
-            found = asyncio.run(load(port, server.pid, given.clients, given.seconds))
+            tally = asyncio.run(load(port, server.pid, given.clients, given.seconds))
         finally:
             server.send_signal(2)
             code = server.wait(30)
     print(f"the server ended with code {code}")
     about = {"clients": given.clients, "slow_clients": SLOW_CLIENTS, "seconds": given.seconds, "cores": os.cpu_count()}
-    row = report(found, given.seconds)
+    row = report(tally, given.seconds)
     record.write(given.out, about | row)
     sys.exit(bool(row["failed"] or row["differed"] or code))
 

@@ -97,9 +97,9 @@ def plain(module: TreeVAEModule, samples: Samples, batch_size: int, trained: set
                 node: torch.randn(batch_size, dims[twin.tree.depth(node)], device=samples.device)
                 for node in twin.tree.nodes
             }
-            kl_root, found = twin.elbo(x, noise)
+            kl_root, terms = twin.elbo(x, noise)
             optimizer.zero_grad()
-            (0.1 * (kl_root + found.kl_nodes + found.kl_decisions) - found.reconstruction).mean().backward()
+            (0.1 * (kl_root + terms.kl_nodes + terms.kl_decisions) - terms.reconstruction).mean().backward()
             optimizer.step()
 
     return steps

@@ -32,14 +32,14 @@ def main() -> None:
     given = parser.parse_args()
     data = load("news20", given.root)
     frequencies = data.x_train.mean(0, keepdims=True)
-    found = {
+    bounds = {
         "entropy_train": cross_entropy(data.x_train, data.x_train),
         "entropy_test": cross_entropy(data.x_test, data.x_test),
         "word_frequencies_train": cross_entropy(data.x_train, frequencies),
         "word_frequencies_test": cross_entropy(data.x_test, frequencies),
     }
-    print(found)
-    record.write(given.out, found)
+    print(bounds)
+    record.write(given.out, bounds)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="where the data sets lie; by default what $TREEVAE_DATA says")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    found = []
+    rows = []
     for name, left_out in CHOICES.items():
         by_choice = partial(news20.read, not_taken=frozenset(left_out))
         data = read_source(replace(news20.NEWS20, read=by_choice), given.root)
@@ -42,9 +42,9 @@ def main() -> None:
         large, small = (Ward(n).fit(data.x_test) for n in (30, 20))
         of_large, of_small = (scores(ward.tree_, ward.labels_, data.y_test) for ward in (large, small))
         row = {key: of_large[key] for key in ("DP", "LP")} | {key: of_small[key] for key in ("ACC", "NMI")}
-        found.append({"choice": name, "left_out": left_out, **row})
+        rows.append({"choice": name, "left_out": left_out, **row})
         print(name, {key: round(value, 2) for key, value in row.items()}, flush=True)
-    record.write(given.out, {"ward_percent": found}, "cpu")
+    record.write(given.out, {"ward_percent": rows}, "cpu")
 
 
 if __name__ == "__main__":

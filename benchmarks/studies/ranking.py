@@ -41,18 +41,18 @@ def row_of(data: str, method: str) -> PaperRow:
 
 def records_of(store: Store, row: PaperRow) -> list[dict[int, dict[str, Any]]]:
     """Of each score of a row of a table the records by seed; refused where the table would not average them."""
-    found = [store.seeds(METHODS[row.method].cell(row.data, entry.changes, 1.0, 0)) for entry in row.entries]
-    for records in found:
+    of_entries = [store.seeds(METHODS[row.method].cell(row.data, entry.changes, 1.0, 0)) for entry in row.entries]
+    for records in of_entries:
         if mixed := mixture(row, records):
             raise ValueError(mixed[1])
-    return found
+    return of_entries
 
 
 def read(store: Store, row: PaperRow) -> list[list[float]]:
     """Of each score of a row of a table the values over seeds."""
     pairs = zip(row.entries, records_of(store, row), strict=True)
-    found = ((entry.score.read(one) for one in records.values()) for entry, records in pairs)
-    return [[value for value in values if value is not None] for values in found]
+    scores = ((entry.score.read(one) for one in records.values()) for entry, records in pairs)
+    return [[value for value in values if value is not None] for values in scores]
 
 
 def refuse_other_samples(store: Store, rows: Sequence[PaperRow]) -> None:
@@ -77,15 +77,15 @@ class Gain(NamedTuple):
 
 def gains(results: Path = RESULTS) -> dict[tuple[str, str, str], list[Gain]]:
     """By data set and pair of methods the gains in DP, LP, ACC and NMI."""
-    store, found = Store(results), dict[tuple[str, str, str], list[Gain]]()
+    store, by_pair = Store(results), dict[tuple[str, str, str], list[Gain]]()
     for data in DATA:
         for pair in PAIRS:
             compared = [row_of(data, method) for method in pair]
             refuse_other_samples(store, compared)
             both = zip(*(read(store, row) for row in compared), strict=True)
-            found[data, *pair] = [Gain(gain(*of), by_chance(*map(Mean.of, of))) for of in both]
-    together = iter(false_discovery_control([one.alone for row in found.values() for one in row]).tolist())
-    return {about: [one._replace(together=next(together)) for one in row] for about, row in found.items()}
+            by_pair[data, *pair] = [Gain(gain(*of), by_chance(*map(Mean.of, of))) for of in both]
+    together = iter(false_discovery_control([one.alone for row in by_pair.values() for one in row]).tolist())
+    return {about: [one._replace(together=next(together)) for one in row] for about, row in by_pair.items()}
 
 
 def rows(results: Path = RESULTS) -> Iterator[str]:
@@ -105,15 +105,15 @@ def multiplicity(results: Path = RESULTS) -> str:
 
 def beside_the_paper(results: Path = RESULTS) -> str:
     """How many of the figures of both tables differ clearly from the paper's, where more than one seed tells."""
-    store, rows, found = Store(results), list[str](), list[float]()
+    store, rows, chances = Store(results), list[str](), list[float]()
     for row in (row for name in ("clustering", "generative") for row in table_of(name).rows):
         for entry, values in zip(row.entries, read(store, row), strict=True):
             if len(values) > 1 and entry.paper is not None and entry.paper.sd is not None:
                 rows.append(f"{DATA_TITLES[row.data]}, {row.title}")
-                found.append(chance_of(Mean.of(values), entry.paper))
-    stay = Counter(row for row, p in zip(rows, false_discovery_control(found), strict=True) if p < CLEAR)
+                chances.append(chance_of(Mean.of(values), entry.paper))
+    stay = Counter(row for row, p in zip(rows, false_discovery_control(chances), strict=True) if p < CLEAR)
     each = "; ".join(f"{row}: {n}" for row, n in stay.items())
-    return f"Beside the paper's figures, of {clear(found)} ({each})."
+    return f"Beside the paper's figures, of {clear(chances)} ({each})."
 
 
 def clear(ps: Sequence[float]) -> str:

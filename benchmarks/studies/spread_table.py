@@ -29,7 +29,7 @@ def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
     """All settings that were run, data set by data set; where seeds were added later, all of them together."""
     for name in LABELS:
         path = results / f"spread-{name}.jsonl"
-        found: dict[tuple[str, int], dict[str, Any]] = {}
+        settings: dict[tuple[str, int], dict[str, Any]] = {}
         seeds: dict[tuple[str, int], set[int]] = {}
         for line in map(json.loads, path.read_text(encoding="utf-8").splitlines() if path.exists() else ()):
             of = named(line), line["epochs"]
@@ -37,10 +37,10 @@ def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
             if twice := known.intersection(range(start, start + line["seeds"])):
                 raise ValueError(f"{path.name}: {of[0]}, {of[1]} epochs: the seeds {sorted(twice)} stand in two lines")
             known.update(range(start, start + line["seeds"]))
-            if (first := found.setdefault(of, line)) is not line:
+            if (first := settings.setdefault(of, line)) is not line:
                 first["runs"] += line["runs"]
                 first["compared"] += line["compared"]
-        yield from sorted(found.values(), key=_order)
+        yield from sorted(settings.values(), key=_order)
 
 
 def _order(line: dict[str, Any]) -> tuple[int, str, int]:
@@ -82,7 +82,7 @@ def gains() -> Iterator[tuple[str, str, float | None]]:
 
     Gains in nats, over comparisons instead of trees, have no p.
     """
-    found = by_setting()
+    lines_of = by_setting()
     both = ("mnist", "fashion")
     pairs = [(name, 38, SIXTEEN, other, score) for name in both for other in ("paper", FOUR) for score in ("ACC", "DP")]
     pairs += [("mnist", 38, setting, "paper", "ACC") for setting in (FOUR, DEFAULT)]
@@ -104,7 +104,7 @@ def gains() -> Iterator[tuple[str, str, float | None]]:
     ]
     for name, epochs, setting, other, score in pairs:
         about = f"{LABELS[name]}, {epochs} epochs: {setting}, against {other}: {score}"
-        ours, theirs = ([run[score] for run in found[name, epochs, one]["runs"]] for one in (setting, other))
+        ours, theirs = ([run[score] for run in lines_of[name, epochs, one]["runs"]] for one in (setting, other))
         yield about, gain(ours, theirs), by_chance(Mean.of(ours), Mean.of(theirs))
     at_whole = [line for line in lines() if line["epochs"] == 150 and judged(line)]
     for name, better, other in (("mnist", "loss", "loss_if_sure"), ("fashion", "loss_if_sure", "loss")):
@@ -114,9 +114,9 @@ def gains() -> Iterator[tuple[str, str, float | None]]:
 
 def gains_together() -> list[tuple[str, str, float | None, float | None]]:
     """:func:`gains`, each p also as Benjamini and Hochberg's rule has it where all of them are asked at once."""
-    found = list(gains())
-    together = iter(false_discovery_control([p for *_, p in found if p is not None]).tolist())
-    return [(about, text, p, None if p is None else next(together)) for about, text, p in found]
+    tested = list(gains())
+    together = iter(false_discovery_control([p for *_, p in tested if p is not None]).tolist())
+    return [(about, text, p, None if p is None else next(together)) for about, text, p in tested]
 
 
 def told(compared: dict[str, Any]) -> dict[str, float]:
@@ -148,10 +148,10 @@ def ahead(settings: Iterable[dict[str, Any]], rule: str, other: str) -> str:
 
 def rules_row(line: dict[str, Any]) -> str:
     """The mean over all comparisons of a setting, weighted by their samples."""
-    found, total = [told(compared) for compared in line["compared"]], sum(c["samples"] for c in line["compared"])
+    judged_by, total = [told(compared) for compared in line["compared"]], sum(c["samples"] for c in line["compared"])
     weights = [compared["samples"] / total for compared in line["compared"]]
-    cells = [LABELS[line["data"]], named(line), str(line["epochs"]), str(len(found))]
-    cells += [f"{sum(w * f[name] for w, f in zip(weights, found, strict=True)):.3f}" for name in found[0]]
+    cells = [LABELS[line["data"]], named(line), str(line["epochs"]), str(len(judged_by))]
+    cells += [f"{sum(w * f[name] for w, f in zip(weights, judged_by, strict=True)):.3f}" for name in judged_by[0]]
     return f"| {' | '.join(cells)} |"
 
 
@@ -163,8 +163,8 @@ def main() -> None:
     print("| --- " * (6 + len(RULES)) + "|")
     print(*(rules_row(line) for line in lines() if judged(line)), sep="\n", end="\n\n")
     print(head, *(settings_row(line) for line in lines() if not is_main(line)), sep="\n", end="\n\n")
-    for about, found, p, together in gains_together():
-        print(about, found, "" if p is None else f"p = {p:.2g}, among all tests {together:.2g}")
+    for about, gain_of, p, together in gains_together():
+        print(about, gain_of, "" if p is None else f"p = {p:.2g}, among all tests {together:.2g}")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def main() -> None:
     data, recipe = load(given.data, given.root), RECIPES[given.data]
     assert data.y_test is not None
     settings = {name: recipe[name] for name in OF_LATENTS if name in recipe and name != "n_leaves"}
-    found, device = [], ""
+    runs, device = [], ""
     for depth in given.depths:
         began = time.perf_counter()
         epochs = max(1, round(500 * given.scale))
@@ -50,8 +50,8 @@ def main() -> None:
             "ward_percent": scores(ward.tree_, ward.labels_, data.y_test),
         }
         print(one, flush=True)
-        found.append(one)
-    record.write(given.out, {"data": given.data, "runs": found}, device)
+        runs.append(one)
+    record.write(given.out, {"data": given.data, "runs": runs}, device)
 
 
 if __name__ == "__main__":

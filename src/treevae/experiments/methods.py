@@ -111,10 +111,10 @@ def fit_treevae(model: TreeVAE, job: Job, data: DataSet, place: FitPlace) -> Rec
         models = model.fit_seeds(data.x_train, job.seeds, checkpoint=place.folder)
     by_seed = dict(zip(job.seeds, models, strict=True))
     for cell in job.cells:
-        found = record(by_seed[cell.seed], data, cell.seed, place.command, _draws(cell))
-        if place.models is not None and not wrong_with(found):  # before the record, with which the cell counts as done
+        kept = record(by_seed[cell.seed], data, cell.seed, place.command, _draws(cell))
+        if place.models is not None and not wrong_with(kept):  # before the record, with which the cell counts as done
             Models(place.models).keep(cell, by_seed[cell.seed])
-        yield cell, found
+        yield cell, kept
 
 
 @contextmanager

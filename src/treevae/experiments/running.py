@@ -93,28 +93,30 @@ def wanted(
     chosen = table.only(data, methods)
     if seeds < 1:
         raise ValueError(f"seeds={seeds} must be at least 1")
-    found: dict[Cell, tuple[Score, ...]] = {}
+    scores_of: dict[Cell, tuple[Score, ...]] = {}
     for row in chosen.rows:
         method = METHODS[row.method]
         for entry in row.entries:
             for seed in range(seeds if method.seeded and not table.one_seed else 1):
                 cell = method.cell(row.data, entry.changes, scale, seed)
-                found[cell] = found.get(cell, ()) + ((entry.score,) if method.gives(entry.score.where[-1]) else ())
-    return found
+                scores_of[cell] = scores_of.get(cell, ()) + (
+                    (entry.score,) if method.gives(entry.score.where[-1]) else ()
+                )
+    return scores_of
 
 
 def coverage_of(store: Store, cells: Mapping[Cell, Sequence[Score]]) -> Coverage:
     """Which cells are in the store, which without a score that is read from them, and which cannot be read."""
-    found = Coverage()
+    coverage = Coverage()
     for cell, scores in cells.items():
         try:
             record = store.read(cell)
         except DamagedRecordError as error:
-            found.damaged[cell] = str(error)
+            coverage.damaged[cell] = str(error)
             continue
         whole = record is not None and all(score.is_in(record) for score in scores)
-        (found.there if whole else found.missing if record is None else found.incomplete).append(cell)
-    return found
+        (coverage.there if whole else coverage.missing if record is None else coverage.incomplete).append(cell)
+    return coverage
 
 
 def jobs_of(

@@ -125,13 +125,20 @@ def mixture(row: PaperRow, records: Mapping[int, Mapping[str, Any]]) -> tuple[st
     return None
 
 
-def remarks(table: PaperTable, found: Sequence[Line]) -> list[str]:
+def remarks(table: PaperTable, table_lines: Sequence[Line]) -> list[str]:
     """What a reader must know: the marks, what is particular to the table, to the data and to the fits."""
-    figures = [one for line in found for one in line.figures]
+    figures = [one for line in table_lines for one in line.figures]
     legend = [LEGEND] if any(one.mark for one in figures) else []
     spread = [SPREAD] if any("±" in one.ours + one.paper for one in figures) else []
-    notes = dict.fromkeys(f"{line.data}: {note}." for line in found for one in line.figures for note in one.notes)
-    return [*legend, *spread, *filter(None, [table.note]), *notes, *_different_samples(found), *_mixed_versions(found)]
+    notes = dict.fromkeys(f"{line.data}: {note}." for line in table_lines for one in line.figures for note in one.notes)
+    return [
+        *legend,
+        *spread,
+        *filter(None, [table.note]),
+        *notes,
+        *_different_samples(table_lines),
+        *_mixed_versions(table_lines),
+    ]
 
 
 def _samples(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -140,11 +147,11 @@ def _samples(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(" and ".join(each) for each in prints if each)
 
 
-def _different_samples(found: Sequence[Line]) -> Iterator[str]:
+def _different_samples(table_lines: Sequence[Line]) -> Iterator[str]:
     """A sentence for each data set whose rows are not all of the same samples."""
-    for data in dict.fromkeys(line.data for line in found):
+    for data in dict.fromkeys(line.data for line in table_lines):
         methods: dict[str, dict[str, None]] = {}
-        for line in (line for line in found if line.data == data):
+        for line in (line for line in table_lines if line.data == data):
             for samples in sorted(frozenset().union(*(one.samples for one in line.figures))):
                 methods.setdefault(samples, {})[line.title] = None
         if len(methods) > 1:
@@ -157,10 +164,10 @@ def _versions(records: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, ...]
     return frozenset(tuple(record.get(name) or "" for name in MADE_BY) for record in records)
 
 
-def _mixed_versions(found: Sequence[Line]) -> Iterator[str]:
+def _mixed_versions(table_lines: Sequence[Line]) -> Iterator[str]:
     """A sentence with the rows of which a figure is a mean over several versions of the code, or several devices."""
     mixed: dict[str, list[str]] = {}
-    for line in found:
+    for line in table_lines:
         if any(len(one.versions) > 1 for one in line.figures):
             mixed.setdefault(line.data, []).append(line.title)
     if mixed:
@@ -273,7 +280,7 @@ def _beside(table: PaperTable, ours: Iterable[str], papers: Iterable[str]) -> li
     return [cell for pair in pairs for cell in (pair if table.has_paper else pair[:1])]
 
 
-def as_text(table: PaperTable, found: Sequence[Line], scale: float) -> str:
+def as_text(table: PaperTable, table_lines: Sequence[Line], scale: float) -> str:
     """The table for a terminal: our figure, its mark, and the paper's in brackets."""
 
     def with_paper(ours: str, paper: str) -> str:
@@ -285,17 +292,17 @@ def as_text(table: PaperTable, found: Sequence[Line], scale: float) -> str:
             *(line.data, line.title, line.seeds),
             *(with_paper(f"{one.ours} {one.mark or ' '}", one.paper) for one in line.figures),
         ]
-        for line in found
+        for line in table_lines
     ]
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
 
     def row(cells: Sequence[str]) -> str:
         return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
-    return "\n".join([caption(table, scale), "", row(head), *map(row, body), "", *remarks(table, found)])
+    return "\n".join([caption(table, scale), "", row(head), *map(row, body), "", *remarks(table, table_lines)])
 
 
-def as_markdown(table: PaperTable, found: Sequence[Line], scale: float) -> str:
+def as_markdown(table: PaperTable, table_lines: Sequence[Line], scale: float) -> str:
     """The table in Markdown, the paper's figures in columns of their own."""
     head = ["data", table.kind, "seeds", *_beside(table, table.columns, ["paper"] * len(table.columns))]
     body = [
@@ -303,18 +310,18 @@ def as_markdown(table: PaperTable, found: Sequence[Line], scale: float) -> str:
             *(line.data, line.title, line.seeds),
             *_beside(table, map(_marked, line.figures), (one.paper for one in line.figures)),
         ]
-        for line in found
+        for line in table_lines
     ]
     rows = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *body)]
-    return f"**{caption(table, scale)}**\n\n" + "\n".join(rows) + f"\n\n{' '.join(remarks(table, found))}\n"
+    return f"**{caption(table, scale)}**\n\n" + "\n".join(rows) + f"\n\n{' '.join(remarks(table, table_lines))}\n"
 
 
-def as_latex(table: PaperTable, found: Sequence[Line], scale: float) -> str:
+def as_latex(table: PaperTable, table_lines: Sequence[Line], scale: float) -> str:
     """The table in LaTeX, with the booktabs package."""
     columns = _beside(table, table.columns, ["paper"] * len(table.columns))
     head = ["Data", table.kind.capitalize(), "Seeds", *columns]
     rows = [" & ".join(map(_tex, head)) + r" \\", r"\midrule"]
-    for before, line in pairwise([None, *found]):
+    for before, line in pairwise([None, *table_lines]):
         assert line is not None
         if before is not None and before.data != line.data:
             rows.append(r"\midrule")
@@ -322,7 +329,7 @@ def as_latex(table: PaperTable, found: Sequence[Line], scale: float) -> str:
         ours = (_tex_figure(one.ours, one.mark) for one in line.figures)
         figures = _beside(table, ours, (_tex_figure(one.paper) for one in line.figures))
         rows.append(" & ".join([_tex(named), _tex(line.title), _tex(line.seeds), *figures]) + r" \\")
-    about = f"{caption(table, scale)}. " + " ".join(remarks(table, found))
+    about = f"{caption(table, scale)}. " + " ".join(remarks(table, table_lines))
     return "\n".join([
         r"\begin{table}",
         rf"\caption{{{_tex(about)}}}",

@@ -92,8 +92,8 @@ class Store:
 
     def seeds(self, cell: Cell) -> dict[int, dict[str, Any]]:
         """The records of a cell with any seed, by seed in order."""
-        found = cell.seeds_in(self.records, ".json")
-        records = ((seed, self.read(replace(cell, seed=seed))) for seed in found)
+        seeds = cell.seeds_in(self.records, ".json")
+        records = ((seed, self.read(replace(cell, seed=seed))) for seed in seeds)
         return {seed: record for seed, record in records if record is not None}
 
     def scales(self, data: Collection[str]) -> list[float]:
@@ -110,8 +110,8 @@ class Store:
         That is their data and their parameters.
         """
         cells = {cell.hash: cell for cell in job.cells}.values()
-        found = {replace(cell, seed=seed): record for cell in cells for seed, record in self.seeds(cell).items()}
-        records = [record for cell, record in found.items() if cell.name not in job.replaces]
+        by_cell = {replace(cell, seed=seed): record for cell in cells for seed, record in self.seeds(cell).items()}
+        records = [record for cell, record in by_cell.items() if cell.name not in job.replaces]
         return [{name: record[name] for name in (*SAID, PARAMETERS) if record.get(name)} for record in records]
 
     def write(self, cell: Cell, record: dict[str, Any], replaces: str | None = None) -> Written:
@@ -141,14 +141,14 @@ class Store:
         except ValueError as error:
             raise ValueError(f"the record of {cell.name} is not written: {error}") from error
         path = self.path(cell)
-        while (found := self.read(cell)) is None:
+        while (there := self.read(cell)) is None:
             if write_new(path, text):  # else another process was faster
                 return Written(path)
-        if found == json.loads(text):  # of a fit that was killed after it had written this
+        if there == json.loads(text):  # of a fit that was killed after it had written this
             return Written(path)
-        if replaces is None or found.get(REPLACES) == replaces:
+        if replaces is None or there.get(REPLACES) == replaces:
             return Written(path, self._write_aside(path, text), in_place=False)
-        aside = self._write_aside(path, json.dumps(found, indent=1) + "\n")
+        aside = self._write_aside(path, json.dumps(there, indent=1) + "\n")
         write_whole(path, text)
         return Written(path, aside)
 
@@ -165,10 +165,10 @@ class Store:
 
     def has(self, job: Job) -> bool:
         """Whether all records of a job are there, and those that it replaces are replaced."""
-        found = {cell.name: self.read(cell) for cell in job.cells}
+        by_name = {cell.name: self.read(cell) for cell in job.cells}
         return all(
             record is not None and (name not in job.replaces or record.get(REPLACES) == job.replaces[name])
-            for name, record in found.items()
+            for name, record in by_name.items()
         )
 
     # -- what runs ----------------------------------------------------------------------------------------------

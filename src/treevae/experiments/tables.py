@@ -56,24 +56,24 @@ class Score:
 
     def is_in(self, record: Mapping[str, Any]) -> bool:
         """Whether a record has it; the row of all leaves counts for each, as a leaf may be pruned or empty."""
-        found: Any = record
+        part: Any = record
         for key in self.where:
             if isinstance(key, int):
                 break
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found is not None
+            part = part.get(key) if isinstance(part, Mapping) else None
+        return part is not None
 
     def read(self, record: Mapping[str, Any]) -> float | None:
         """The score, or None where the record has none."""
-        found: Any = record
+        part: Any = record
         for key in self.where:
             try:
-                found = found[key]
+                part = part[key]
             except (KeyError, IndexError, TypeError):
                 return None
-        if found is None:
+        if part is None:
             return None
-        return 100 - float(found) if self.others else float(found)
+        return 100 - float(part) if self.others else float(part)
 
 
 @dataclass(frozen=True)

@@ -114,11 +114,11 @@ def draw_attributes(leafage: Leafage, attributes: Sequence[Sequence[Frequency]],
     left, _ = page.columns[name]
     for k, row in enumerate(attributes):
         y = page.frame.along(k)
-        for i, found in enumerate(row):
-            x, more = left + i * ATTRIBUTE, found.inside > found.overall
+        for i, attribute in enumerate(row):
+            x, more = left + i * ATTRIBUTE, attribute.inside > attribute.overall
             style = {"weight": "bold", "color": INK} if more else {"color": QUIET}
-            write_within(axes, x, y - 0.1, found.name.replace("_", " "), ATTRIBUTE - 0.1, fontsize=SMALL, **style)
-            numbers = f"{percent(found.inside)} ({percent(found.overall)})"
+            write_within(axes, x, y - 0.1, attribute.name.replace("_", " "), ATTRIBUTE - 0.1, fontsize=SMALL, **style)
+            numbers = f"{percent(attribute.inside)} ({percent(attribute.overall)})"
             write(axes, x, y + 0.1, numbers, fontsize=SMALL, color=style["color"])
     return figure
 

@@ -154,10 +154,10 @@ def attribute_picture(
     need_matplotlib()
     n_attributes = _at_least_1("n_attributes", n_attributes)
     tree, labels = model.tree_, model.predict(X)
-    found = leaf_attributes(tree, labels, attributes, names, n_attributes)
+    frequencies = leaf_attributes(tree, labels, attributes, names, n_attributes)
     notes = split_attributes(tree, labels, attributes, [name.replace("_", " ") for name in names])
     leafage = Leafage(tree, Branches.of(tree, labels), f"{len(labels):,} samples", None, notes)
-    return draw_attributes(leafage, found, n_attributes)
+    return draw_attributes(leafage, frequencies, n_attributes)
 
 
 def data_set_picture(model: TreeVAE, data: DataSet) -> Figure:
