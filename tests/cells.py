@@ -7,20 +7,29 @@ from typer.testing import CliRunner
 from treevae.cli.app import app
 from treevae.data import DataSet
 from treevae.experiments.cells import Cell, Job
-from treevae.experiments.methods import METHODS, Place
-from treevae.experiments.running import Begun, Event
+from treevae.experiments.methods import METHODS, FitPlace
+from treevae.experiments.printed import PaperFigure
+from treevae.experiments.running import Begun, JobEvent
 from treevae.experiments.store import Store
-from treevae.experiments.tables import SCORES, Entry, Figure, Row, Table
+from treevae.experiments.tables import SCORES, PaperEntry, PaperRow, PaperTable
 
 SMALL = {"network": "mlp", "latent_dim": 2, "hidden_dim": 8, "n_leaves": 2}
-CPU = Place(device="cpu")
-TINY = Table(
+CPU = FitPlace(device="cpu")
+TINY = PaperTable(
     "tiny",
     "A table that takes seconds",
     ("DP", "ACC"),
     (
-        Row("digits", "agg", (Entry(SCORES["DP"], Figure.of("50.0±0.0"), {"n_leaves": 4}), Entry(SCORES["ACC"], None))),
-        Row("digits", "treevae", tuple(Entry(SCORES[name], Figure.of("0.0±0.0"), SMALL) for name in ("DP", "ACC"))),
+        PaperRow(
+            "digits",
+            "agg",
+            (PaperEntry(SCORES["DP"], PaperFigure.of("50.0±0.0"), {"n_leaves": 4}), PaperEntry(SCORES["ACC"], None)),
+        ),
+        PaperRow(
+            "digits",
+            "treevae",
+            tuple(PaperEntry(SCORES[name], PaperFigure.of("0.0±0.0"), SMALL) for name in ("DP", "ACC")),
+        ),
     ),
 )
 SCALE = 0.02  # three epochs of a growth stage
@@ -34,13 +43,13 @@ def small(seed: int, **changes) -> Cell:
     return cell_of(seed, SCALE, "digits", **SMALL | changes)
 
 
-def records_of(job: Job, data: DataSet, place: Place = CPU) -> Iterator[tuple[Cell, dict]]:
+def records_of(job: Job, data: DataSet, place: FitPlace = CPU) -> Iterator[tuple[Cell, dict]]:
     """What the method of a job yields."""
     method = METHODS[job.method]
     return method.fit(method.make(job.cells[0], data, place), job, data, place)
 
 
-def ended(events: Iterable[Event]) -> list[Event]:
+def ended(events: Iterable[JobEvent]) -> list[JobEvent]:
     """What came of the jobs, without that they began."""
     return [one for one in events if not isinstance(one, Begun)]
 

@@ -13,14 +13,14 @@ from numbered_states import save
 from small_sets import MAKERS, Server
 
 import treevae  # its TreeVAE takes a second to import: only fixtures ask for it
-from treevae.experiments.tables import TABLES, Table
+from treevae.experiments.tables import TABLES, PaperTable
 from treevae.storage.states import StateFolder
 
 torch.set_num_threads(1)  # the tests' tensors are small; two threads would only wait for each other
 
 
 @pytest.fixture
-def tiny(monkeypatch) -> Table:
+def tiny(monkeypatch) -> PaperTable:
     monkeypatch.setitem(TABLES, "tiny", TINY)
     return TINY
 

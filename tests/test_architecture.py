@@ -1,11 +1,13 @@
 """The arrows of docs/design.md: who may import whom. A reversed arrow fails here."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "treevae"
+BENCHMARKS = sorted((Path(__file__).parents[1] / "benchmarks").rglob("*.py"))
 
 GROUND = {"errors"}  # below all rooms, so that any may use it
 # room -> the rooms it may use besides
@@ -41,7 +43,8 @@ MAY_USE = {
         "estimator",
     },
     "scores": {"tree", "data", "metrics", "model", "fitted"},
-    "records": {"storage", "tree", "data", "model", "training", "fitted", "scores"},
+    "source": set(),
+    "records": {"storage", "tree", "data", "model", "training", "fitted", "scores", "source"},
     "describe": {"tree", "data", "metrics", "estimator"},
     "pictures": {"storage", "tree", "data", "describe", "estimator"},
     "page": {"storage", "tree", "data", "metrics", "model", "training", "fitted", "estimator", "describe"},
@@ -126,6 +129,25 @@ def test_the_allowed_arrows_have_no_cycle():
 def test_the_check_sees_imports():
     assert imported_rooms(SOURCE / "estimator.py") - GROUND == MAY_USE["estimator"]
     assert imported_rooms(SOURCE / "model" / "layout.py") == {"tree"}
+
+
+def types_of(path: Path) -> set[str]:
+    """The classes and the aliases of types at the top of a file, without the underscore of private ones."""
+    names = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name) and not target.id.isupper()]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and not node.target.id.isupper():
+            names.append(node.target.id)
+    return {name.lstrip("_") for name in names if name.lstrip("_")[0].isupper()}
+
+
+def test_a_type_name_has_one_meaning():
+    files = Counter(name for path in [*FILES, *BENCHMARKS] for name in types_of(path))
+    assert {"Tree", "PaperTable", "JobEvent", "PeakMemory"} <= set(files)
+    assert [name for name, n in files.items() if n > 1] == []
 
 
 def test_tree_knows_nothing_of_torch():

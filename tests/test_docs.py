@@ -19,9 +19,10 @@ from treevae.cli.app import app
 from treevae.cli.demo import DEMO
 from treevae.experiments.chance import CLEAR, Mean
 from treevae.experiments.methods import METHODS
+from treevae.experiments.printed import PaperFigure
 from treevae.experiments.showing import as_latex, as_markdown, chance_of, lines
 from treevae.experiments.store import Store
-from treevae.experiments.tables import Figure, table_of
+from treevae.experiments.tables import table_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -203,8 +204,8 @@ def test_the_written_tables_are_what_paper_show_would_write(page):
 
 @pytest.fixture
 def spread(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("spread_table")
+    monkeypatch.syspath_prepend(ROOT)
+    return importlib.import_module("benchmarks.studies.spread_table")
 
 
 def test_the_tables_of_the_spread_are_the_recorded_ones(spread):
@@ -261,7 +262,9 @@ def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
 def test_how_sure_the_lead_over_the_paper_on_fashion_is(spread):
     runs = spread.by_setting()["fashion", 150, spread.DEFAULT]["runs"]
     acc, nmi = (
-        chance_of(Mean.of([run[score] for run in runs]), Figure.of(of_the_paper("fashion", score).replace(" ± ", "±")))
+        chance_of(
+            Mean.of([run[score] for run in runs]), PaperFigure.of(of_the_paper("fashion", score).replace(" ± ", "±"))
+        )
         for score in ("ACC", "NMI")
     )
     results, page = (" ".join((ROOT / "docs" / name).read_text().split()) for name in ("results.md", "spread.md"))
@@ -342,8 +345,8 @@ def test_what_the_page_says_of_sandals_is_recorded(spread):
 
 
 def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    ranking, page = importlib.import_module("ranking"), (ROOT / "docs" / "results.md").read_text()
+    monkeypatch.syspath_prepend(ROOT)
+    ranking, page = importlib.import_module("benchmarks.studies.ranking"), (ROOT / "docs" / "results.md").read_text()
     table = "\n".join(ranking.rows())
     assert f"\n{table}\n" in page
     assert ranking.multiplicity() in " ".join(page.split())
@@ -353,8 +356,8 @@ def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
 
 
 def test_the_ranking_takes_no_mixture(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    ranking, here = importlib.import_module("ranking"), Store(tmp_path)
+    monkeypatch.syspath_prepend(ROOT)
+    ranking, here = importlib.import_module("benchmarks.studies.ranking"), Store(tmp_path)
     vae, tree = (ranking.row_of("fashion", method) for method in ("vae", "treevae"))
 
     def fabricate(row, seed: int, samples: str) -> None:

@@ -32,7 +32,7 @@ from treevae.model.kernels import (
     posterior,
     weigh,
 )
-from treevae.model.kernels.layers import _NormLeaky
+from treevae.model.kernels.layers import _FusedNormLeaky
 from treevae.model.layout import RowSums
 from treevae.model.stack import LAYER_DEFAULTS
 
@@ -165,7 +165,7 @@ class TestKernels:
         for dtype in (torch.bfloat16, torch.float32):
             inputs = [x.to(dtype).requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
             stats = draw(n, f, seed=3).to(DEVICE), draw(n, f, seed=4).exp().to(DEVICE)
-            y = _NormLeaky.apply(*inputs, *stats, *TORCHS)  # the interpreter has no CUDA tensors to choose by
+            y = _FusedNormLeaky.apply(*inputs, *stats, *TORCHS)  # the interpreter has no CUDA tensors to choose by
             assert y.dtype == dtype
             dx, *others = torch.autograd.grad(y, inputs, dy.to(dtype))
             assert dx.dtype == dtype

@@ -868,8 +868,9 @@ CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)
     ],
 )
 def test_records_that_lie(tmp_path: Path, change: dict[str, Any]) -> None:
-    record = json.loads((ROOT / "results" / f"{CELL.name}.json").read_text()) | change
-    (tmp_path / f"{CELL.name}.json").write_text(json.dumps(record))
+    record = json.loads((ROOT / "results" / "records" / f"{CELL.name}.json").read_text()) | change
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / f"{CELL.name}.json").write_text(json.dumps(record))
     with refused("is damaged: its", kind=DamagedRecordError):
         Store(tmp_path).read(CELL)
     shown = [one for line in showing.lines(TABLES["clustering"], Store(tmp_path), 1.0) for one in line.figures]
@@ -923,7 +924,8 @@ def test_a_job_without_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 10**5, "9" * 5000, '{"data": "\\ud800"', "[]"])
 def test_json_that_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / f"{CELL.name}.json").write_text(text)
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / f"{CELL.name}.json").write_text(text)
     with refused("is damaged", kind=DamagedRecordError):
         Store(tmp_path).read(CELL)
     (tmp_path / "run.json").write_text(text)

@@ -13,7 +13,7 @@ from cells import SCALE, cell_of, fabricate, small, treevae, whole_record
 
 from treevae import Tree, TreeVAE
 from treevae.experiments.cells import Job
-from treevae.experiments.running import standing, wanted
+from treevae.experiments.running import coverage_of, wanted
 from treevae.experiments.store import Store
 from treevae.experiments.tables import TABLES
 
@@ -23,7 +23,7 @@ def test_the_commands_from_list_to_show(tmp_path, tiny):
     said = treevae("paper", "run", "tiny", "--method", "agg", *options)
     assert "Cells: 2, there already: 0." in said
     assert said.count("done: digits-agg") == 2
-    kept = json.loads(next(tmp_path.glob("digits-agg-*.json")).read_text())
+    kept = json.loads(next(Store(tmp_path).records.glob("digits-agg-*.json")).read_text())
     assert kept["command"] == f"treevae paper run tiny --method agg --seeds 2 --scale {SCALE} --root DATA"  # no paths
     said = treevae("paper", "run", "tiny", *options, "--device", "cpu")
     assert "Cells: 4, there already: 2." in said
@@ -97,7 +97,7 @@ def test_a_reader_who_leaves_is_no_failed_fit(tmp_path, tiny, monkeypatch):
 
     monkeypatch.setattr(typer, "echo", into_a_pipe)
     said = treevae("paper", "run", "tiny", "--method", "agg", "--scale", SCALE, "--results", tmp_path, code=1)
-    assert said == "Cells: 2, there already: 0.\n"
+    assert said == f"Cells: 2, there already: 0. Records go into {tmp_path / 'records'}.\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -186,7 +186,7 @@ def test_fitting_anew_costs_no_record_where_it_does_not_end(tmp_path, tiny, monk
 
 def test_what_a_method_never_gives_makes_no_record_incomplete(tmp_path):
     Store(tmp_path).write(cell_of(method="hdbscan"), {"scores_percent": {"LP": 1.0, "ACC": 2.0, "NMI": 3.0}})
-    assert len(standing(Store(tmp_path), wanted(TABLES["clustering"], 1, 1.0, ["fashion"], ["hdbscan"])).there) == 1
+    assert len(coverage_of(Store(tmp_path), wanted(TABLES["clustering"], 1, 1.0, ["fashion"], ["hdbscan"])).there) == 1
     text = treevae("paper", "show", "clustering", "--results", tmp_path)
     (row,) = [line for line in text.splitlines() if line.startswith("Fashion") and " HDBSCAN " in line]
     assert row.split()[:5] == ["Fashion", "HDBSCAN", "1", "–", "(–)"]
@@ -210,10 +210,52 @@ def test_the_next_command_finds_what_this_one_wrote(tmp_path, tiny, monkeypatch)
 
 def test_list_says_where_records_may_be_if_there_are_none_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    hint = "There is no folder results here: if there are records elsewhere, name theirs with --results."
+    hint = "There is no folder paper-results here: if there are records elsewhere, name theirs with --results."
     assert hint in treevae("paper", "list")
-    (tmp_path / "results").mkdir()
+    (tmp_path / "paper-results").mkdir()
     assert "There is no folder" not in treevae("paper", "list")
+
+
+def test_the_users_store_is_written_into_and_read_and_a_clones_own_is_read_without_it(tmp_path, tiny, monkeypatch):
+    """In a clone, whose folder results is an archive."""
+    monkeypatch.chdir(tmp_path)
+    archive, cell, show = Store("results"), cell_of(data="digits", method="agg", n_leaves=4), ("paper", "show", "tiny")
+    fabricate(archive, cell, DP=12.3)
+    before = archive.path(cell).read_bytes()
+    said = treevae(*show)
+    assert "12.3" in said
+    assert "To the commands above" not in said
+    listed = treevae("paper", "list")
+    assert "Records in results, scale 1" in listed
+    assert listed.endswith("Next: treevae paper run TABLE, then: treevae paper show TABLE\n")
+    said = treevae("paper", "run", "tiny", "--method", "agg")
+    assert f"Records go into {Path('paper-results', 'records')}." in said
+    assert [path.read_bytes() for path in archive.records.iterdir()] == [before]
+    said = treevae(*show)
+    assert "12.3" not in said
+    assert said.endswith("The project's own records: treevae paper show tiny --results results\n")
+    assert "12.3" in treevae(*show, "--results", "results")
+    assert "The project's own records: treevae paper list --results results\n" in treevae("paper", "list")
+    assert "The project's" not in treevae("paper", "list", "--results", "results")
+
+
+@pytest.mark.parametrize("command", [("show", "tiny"), ("run", "tiny", "--method", "agg"), ("list",)])
+@pytest.mark.parametrize("folder", ["tries", "results"])
+def test_a_store_of_an_earlier_version_says_what_to_do(tmp_path, tiny, monkeypatch, command, folder):
+    monkeypatch.chdir(tmp_path)
+    cell = cell_of(data="digits", method="agg", n_leaves=4)
+    fabricate(Store("new"), cell, DP=12.3)
+    Path(folder).mkdir()
+    record = Store("new").path(cell).rename(Path(folder, f"{cell.name}.json"))
+    named = () if folder == "results" and command[0] != "run" else ("--results", folder)
+    (line,) = treevae("paper", *command, *named, code=1).splitlines()
+    where = f"the records in {folder} lie where earlier versions had them"
+    assert line == f"Error: {where}: move {folder}/*.json into {folder}/records/"
+    Path(folder, "records").mkdir()
+    record.rename(Path(folder, "records", record.name))
+    assert Store(folder).seeds(cell)[0]["scores_percent"] == {"DP": 12.3}
+    if command[0] == "show":
+        assert "12.3" in treevae("paper", *command, *named)
 
 
 @pytest.mark.parametrize("command", [("show", "sizes"), ("list",)])
@@ -319,7 +361,7 @@ def test_the_first_try_needs_no_download(tmp_path, monkeypatch):
     options = ("--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
     said = treevae("paper", "run", "digits", *options)
     assert ": all 7. Next" in said
-    for path in tmp_path.glob("*.json"):
+    for path in Store(tmp_path).records.glob("*.json"):
         found = json.loads(path.read_text())
         (line,) = [line for line in said.splitlines() if line.endswith(f" ({path.name})")]
         n = None if found.get("tree") is None else len(Tree.from_json(json.dumps(found["tree"])).leaves)

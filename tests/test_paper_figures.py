@@ -67,13 +67,13 @@ def png_of(figure) -> bytes:
 
 def test_the_models_behind_the_records_are_kept_under_their_names(run):
     kept = sorted(path.name for path in run.models.folder.iterdir())
-    records = sorted(path.stem for path in run.results.glob("digits-treevae-*.json"))
+    records = sorted(path.stem for path in (run.results / "records").glob("digits-treevae-*.json"))
     assert kept == [f"{name}.safetensors" for name in records]
     assert len(kept) == 2  # agg has none
     assert f"Models of these cells in {run.models.folder}: 2." in run.said
     x, y = load("digits").x_test, load("digits").y_test
     for seed in (0, 1):
-        record = json.loads((run.results / f"{cell(seed).name}.json").read_text())
+        record = json.loads((run.results / "records" / f"{cell(seed).name}.json").read_text())
         model = run.models.read(cell(seed))
         assert model.random_state == seed
         counts = np.zeros((len(model.tree_.leaves), 10), int)
@@ -147,7 +147,7 @@ def test_without_its_model_a_record_is_not_written_and_nothing_is_trained_twice(
     with monkeypatch.context() as patch:
         patch.setattr(TreeVAE, "save", full)
         assert "failed: digits-treevae" in treevae("paper", "run", "digits", *options, code=1)
-    assert list((tmp_path / "results").glob("*.json")) == []
+    assert list((tmp_path / "results" / "records").glob("*.json")) == []
     monkeypatch.setattr(fitting.Progress, "show", lambda self, event, run: pytest.fail("trained again"))
     treevae("paper", "run", "digits", *options)
     assert Models(tmp_path / "models").seeds(cell()) == [0]

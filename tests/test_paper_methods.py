@@ -15,7 +15,7 @@ from treevae.baselines.ladder import VAE, path
 from treevae.baselines.ward import Ward
 from treevae.data import DataSet, load
 from treevae.experiments.cells import Job, other_parameters
-from treevae.experiments.methods import METHODS, Place
+from treevae.experiments.methods import METHODS, FitPlace
 from treevae.experiments.running import jobs_of, wanted
 from treevae.experiments.store import Store
 from treevae.experiments.tables import TABLES
@@ -103,7 +103,7 @@ def test_deepect_is_extended_by_augmentation_in_contrastive_experiments_alone(ma
 @pytest.mark.parametrize("name", ["agg", "bisecting", "hdbscan"])
 def test_a_method_gives_a_record_for_its_cells(name):
     data = load("digits")
-    ((cell, found),) = records_of(Job((cell_of(data="digits", method=name),)), data, Place(command="a command"))
+    ((cell, found),) = records_of(Job((cell_of(data="digits", method=name),)), data, FitPlace(command="a command"))
     assert cell.method == name
     assert found["command"] == "a command"
     assert set(found["scores_percent"]) == {"LP", "ACC", "NMI", "ARI"} | ({"DP"} if name != "hdbscan" else set())
@@ -122,7 +122,7 @@ def test_hdbscan_has_no_settings_and_its_noise_is_one_more_cluster(n_noise, coun
     x, y = np.concatenate([*groups, noise]), np.repeat([1, 0], [120, 20 + n_noise])
     cell = cell_of(data="digits", method="hdbscan")
     assert cell.settings == {}  # scikit-learn's defaults
-    ((_, found),) = records_of(Job((cell,)), DataSet("made up", x, y, x, y, ("few", "many")), Place())
+    ((_, found),) = records_of(Job((cell,)), DataSet("made up", x, y, x, y, ("few", "many")), FitPlace())
     assert found["noise_samples"] == n_noise
     assert found["test_leaf_by_class"] == counts  # noise first
 

@@ -42,7 +42,8 @@ def test_what_is_missing_is_run_once(tmp_path, tiny):
         ("treevae", 0),
         ("treevae", 1),
     ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(one.path.name for one in told)
+    assert [path.name for path in tmp_path.iterdir()] == ["records"]
+    assert sorted(here.records.iterdir()) == sorted(one.path for one in told)
     assert jobs_of(here, wanted(tiny, 2, SCALE)) == []
     data = load("digits")
     alone = TreeVAE.recipe("digits", **SMALL, epochs=3, device="cpu").fit_seeds(data.x_train, [0, 1])
@@ -430,6 +431,7 @@ def test_what_is_sent_to_a_cluster_is_said(tmp_path, tiny, monkeypatch):
 def test_a_damaged_record_fails_its_own_job_alone_on_a_cluster_too(tmp_path, monkeypatch):
     monkeypatch.setattr("treevae.experiments.cluster._import_ray", RayAtOnce)
     here, wanted = Store(tmp_path), [small(0), small(0, n_leaves=3)]
+    here.records.mkdir()
     here.path(small(12)).write_text("half of a rec")  # of a seed that nobody asked for, beside those of the first job
     told = ended(run_on_ray(jobs_of(here, wanted), here, CPU, "local"))
     failed, finished = sorted(told, key=lambda one: isinstance(one, Finished))
@@ -541,5 +543,6 @@ def test_a_worker_that_is_killed_loses_no_cell(tmp_path):
     assert killed
     assert all(isinstance(one, Finished) for one in told)
     assert sorted(one.cell.seed for one in told) == [0, 1, 2, 3]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{cell.name}.json" for cell in wanted)
+    assert [path.name for path in tmp_path.iterdir()] == ["records"]
+    assert sorted(path.stem for path in Store(tmp_path).records.iterdir()) == sorted(cell.name for cell in wanted)
     assert jobs_of(here, wanted) == []

@@ -55,7 +55,7 @@ def test_a_record_comes_back_with_its_identity(tmp_path):
     here = Store(tmp_path / "new")
     assert here.read(cell_of()) is None
     path = here.write(cell_of(), {"note": "x"}).path
-    assert path == tmp_path / "new" / f"{cell_of().name}.json"
+    assert path == tmp_path / "new" / "records" / f"{cell_of().name}.json"
     assert here.read(cell_of()) == {"note": "x", "data": "fashion", "method": "treevae", "scale": 1.0, "seed": 0,
                                     "settings": RECIPES["fashion"]}  # fmt: skip
     here.write(cell_of(), {"note": "y"})
@@ -85,7 +85,7 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch, step):
         patch.setattr(store.Path if step == "mkdir" else os, step, full)
         with pytest.raises(OSError, match=r"cannot write .*fashion-treevae-seed0.*: No space left"):
             here.write(cell_of(), {"much": list(range(1000))})
-    assert list(tmp_path.iterdir()) == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     assert here.write(cell_of(), {}).path.exists()
 
 
@@ -166,7 +166,7 @@ def test_of_two_processes_that_write_at_once_none_is_lost(tmp_path, monkeypatch,
     assert json.loads(aside.read_text())["note"] == "this one"
     assert (tmp_path / "aside" / f"{cells[0].name}-1.json").read_text() == "the other's"
     assert here.write(cells[1], {}).aside is None
-    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "aside", *map(here.path, cells)])  # nothing half is left
+    assert sorted(here.records.iterdir()) == sorted(map(here.path, cells))  # nothing half is left
 
 
 def test_a_record_that_was_edited_while_its_successor_was_fitted_gives_way_to_it(tmp_path):
@@ -241,6 +241,7 @@ def test_a_record_whose_parameters_are_no_object_is_not_written(tmp_path):
 def test_a_damaged_record_is_refused_and_left_as_it_is(tmp_path, text):
     here, content = Store(tmp_path), text if isinstance(text, bytes) else text.encode()
     path = here.path(cell_of())
+    path.parent.mkdir()
     path.write_bytes(content)
     for act in (here.read, here.seeds, lambda cell: here.write(cell, {}), lambda cell: jobs_of(here, [cell])):
         with pytest.raises(DamagedRecordError, match=r"is damaged: .*remove it to run the cell again"):
@@ -260,7 +261,7 @@ def test_a_damaged_record_is_refused_and_left_as_it_is(tmp_path, text):
 
 def test_the_records_in_the_repository_are_cells_of_the_tables():
     here = Store(Path(__file__).parents[1] / "results")
-    files = {path.name for path in here.folder.glob("*.json")}
+    files = {path.name for path in here.records.glob("*.json")}
     known = set()
     for table in TABLES.values():
         for cell in wanted(table, 1, 1.0):
@@ -361,6 +362,7 @@ def test_an_unknown_name_is_refused_with_those_there_are():
 
 
 def test_scales_are_told_from_the_names_of_records(tmp_path):
+    (tmp_path / "records").mkdir()
     for about in (
         "digits-agg",
         "digits-treevae-n_leaves=20-x0.1",
@@ -368,8 +370,8 @@ def test_scales_are_told_from_the_names_of_records(tmp_path):
         "mnist-agg-x0.5",
         "digits-agg-x..",
     ):
-        (tmp_path / f"{about}-seed0-0123abcd.json").touch()
-    (tmp_path / "digits-10-seed0.png").touch()
+        (tmp_path / "records" / f"{about}-seed0-0123abcd.json").touch()
+    (tmp_path / "records" / "digits-10-seed0.png").touch()
     assert Store(tmp_path).scales({"digits"}) == [1e-05, 0.1, 1.0]
     assert Store(tmp_path).scales({"mnist", "fashion"}) == [0.5]
     assert Store(tmp_path / "none").scales({"digits"}) == []

@@ -17,9 +17,10 @@ from treevae.experiments import running, showing, tables
 from treevae.experiments.cells import Job, other_parameters
 from treevae.experiments.chance import Mean, by_chance
 from treevae.experiments.methods import METHODS
+from treevae.experiments.printed import PaperFigure
 from treevae.experiments.running import run, wanted
 from treevae.experiments.store import Store
-from treevae.experiments.tables import SCORES, TABLES, Entry, Figure, Row, Score, Table
+from treevae.experiments.tables import SCORES, TABLES, PaperEntry, PaperRow, PaperTable, Score
 from treevae.parameters import check_parameters
 from treevae.recipes import RECIPES
 
@@ -159,7 +160,7 @@ def test_all_figures_of_the_paper_are_summed():
     assert rows == set(ROW_SUMS)
 
 
-def summed(entries: Iterable[Entry]) -> tuple[float, float]:
+def summed(entries: Iterable[PaperEntry]) -> tuple[float, float]:
     """The sums of the paper's means and of its standard deviations."""
     figures = [entry.paper for entry in entries if entry.paper is not None]
     return sum(figure.mean for figure in figures), sum(figure.sd or 0 for figure in figures)
@@ -269,7 +270,7 @@ def test_a_row_of_the_sizes_changes_what_it_is_called_after():
     ],
 )
 def test_better_worse_perhaps_or_the_same_as_printed(ours, paper, better, mark):
-    assert showing.compare(Mean(*ours), Figure.of(paper), better) == mark
+    assert showing.compare(Mean(*ours), PaperFigure.of(paper), better) == mark
 
 
 def test_a_method_without_luck_is_surely_better_or_worse():
@@ -281,7 +282,7 @@ def test_a_method_without_luck_is_surely_better_or_worse():
         (False, "63.7", "△"),
         (True, "63.7±0.0", "△"),
     ):
-        assert showing.compare(luckless, Figure.of(paper), 1, seeded) == mark
+        assert showing.compare(luckless, PaperFigure.of(paper), 1, seeded) == mark
 
 
 def test_welchs_test_knows_how_few_seeds_there_are():
@@ -305,7 +306,7 @@ def test_the_papers_figures_are_of_ten_seeds():
     ours = Mean.of([62.0, 64.0, 67.5])  # of all that is printed as 60.6±1.0 the nearest mean is 60.65
     tests = (ttest_ind_from_stats(*ours, 60.65, sd, 10, equal_var=False) for sd in (0.95, 1.05))
     expected = max(found.pvalue for found in tests)
-    assert showing.chance_of(ours, Figure.of("60.6±1.0")) == pytest.approx(expected)
+    assert showing.chance_of(ours, PaperFigure.of("60.6±1.0")) == pytest.approx(expected)
 
 
 def test_one_seed_may_be_anything():
@@ -441,8 +442,8 @@ def test_runs_on_different_data_are_not_averaged(tmp_path, monkeypatch):
     assert re.search(r"not averaged: seed 0: .*200x8x8 \w+; seed 1: .*360x8x8", text)
 
 
-ONE_FIGURE = Table(
-    "one", "A table of one figure", ("ACC",), (Row("digits", "bisecting", (Entry(SCORES["ACC"], None),)),)
+ONE_FIGURE = PaperTable(
+    "one", "A table of one figure", ("ACC",), (PaperRow("digits", "bisecting", (PaperEntry(SCORES["ACC"], None),)),)
 )
 
 
@@ -541,7 +542,7 @@ def test_rows_of_different_samples_are_named(tmp_path):
     said = treevae("paper", "show", "clustering", "--results", tmp_path)
     assert "Fashion: the rows are not all of the same samples: Ward: a; TreeVAE, Bisecting k-means: b.\n" in said
     assert "Fashion: TreeVAE, seed 1: recorded before records told which samples they are of.\n" in said
-    (tmp_path / f"{cell_of(method='agg').name}.json").unlink()
+    Store(tmp_path).path(cell_of(method="agg")).unlink()
     assert "same samples:" not in treevae("paper", "show", "clustering", "--results", tmp_path)
 
 

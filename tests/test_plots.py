@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from treevae import Tree, TreeVAE
 from treevae.describe.contrasts import leaf_attributes, leaf_words, split_attributes, split_classes, split_words
 from treevae.describe.images import leaf_cards
-from treevae.pictures.branches import Layout, branch, node_colours
+from treevae.pictures.branches import Branches, branch, node_colours
 from treevae.pictures.canvas import percent
 from treevae.pictures.plots import attribute_picture, tree_picture, word_picture
 
@@ -121,24 +121,24 @@ def grey() -> Grey:
 
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 def test_parents_stand_above_the_middle_of_their_children_and_leaves_in_equal_steps(tree: Tree) -> None:
-    layout = Layout.of(tree, np.zeros(1, dtype=int))
-    assert [layout.x[leaf] for leaf in tree.leaves] == list(range(len(tree.leaves)))
+    branches = Branches.of(tree, np.zeros(1, dtype=int))
+    assert [branches.x[leaf] for leaf in tree.leaves] == list(range(len(tree.leaves)))
     for node in tree.nodes:
         for child in tree.children(node):
-            assert layout.depth[child] == layout.depth[node] + 1
+            assert branches.depth[child] == branches.depth[node] + 1
         if tree.children(node):
-            assert layout.x[node] == np.mean([layout.x[child] for child in tree.children(node)])
+            assert branches.x[node] == np.mean([branches.x[child] for child in tree.children(node)])
     for level in tree.levels:
-        assert list(np.diff([layout.x[node] for node in level]) >= 1) == [True] * (len(level) - 1)
+        assert list(np.diff([branches.x[node] for node in level]) >= 1) == [True] * (len(level) - 1)
 
 
 def test_shares_are_those_of_predict(grey: Grey) -> None:
     model, X = grey
-    layout = Layout.of(model.tree_, model.predict(X))
+    branches = Branches.of(model.tree_, model.predict(X))
     for level in range(model.tree_.height + 1):
         groups = model.predict(X, level=level)
         for group, node in enumerate(model.tree_.cut(level)):
-            assert layout.share[node] == np.mean(groups == group)
+            assert branches.share[node] == np.mean(groups == group)
 
 
 def test_a_card_shows_the_most_typical_samples_that_its_leaf_wins_and_names_their_main_class() -> None:
@@ -303,9 +303,9 @@ def test_branches_are_as_wide_as_their_share(upright: bool) -> None:
     X = images(4, 4, n=100)
     model = fake(UNEVEN, X)
     (axes,) = tree_picture(model, X, n_real=3, n_generated=3, upright=upright).axes
-    layout = Layout.of(UNEVEN, model.predict_proba(X).argmax(1))
+    branches = Branches.of(UNEVEN, model.predict_proba(X).argmax(1))
     widths = sorted(line.get_linewidth() for line in axes.lines if line.get_marker() == "None")
-    shares = sorted(layout.share[node] for node in UNEVEN.nodes[1:])
+    shares = sorted(branches.share[node] for node in UNEVEN.nodes[1:])
     np.testing.assert_allclose(np.array(widths) / widths[-1], np.array(shares) / shares[-1])
 
 

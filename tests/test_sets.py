@@ -4,6 +4,8 @@ import math
 import os
 import pickle
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from small_sets import MAKERS, make_celeba, make_cifar10, make_news20, make_omni
 from treevae.data import DataSet, celeba, idx, load, news20, omniglot
 from treevae.data.arrays import InputForm
 from treevae.data.dataset import own_split
-from treevae.data.sets import SOURCES, survey
+from treevae.data.sets import SOURCES, read_source, survey
 from treevae.errors import DataFileError
 
 
@@ -148,6 +150,21 @@ def test_news20_goes_without_the_words_that_the_recorded_runs_lack(monkeypatch: 
     words = ["admit", "copies", "document", "the", "urbana"]
     assert news20.most_frequent(words, np.array([192, 192, 192, 9000, 192])) == [0, 3, 4]
     assert news20.most_frequent(words, np.array([192, 193, 192, 9000, 192])) == [0, 1, 3]  # it is more frequent here
+    assert news20.most_frequent(words, np.array([192, 192, 192, 9000, 192]), {"the", "admit"}) == [1, 2, 3]
+
+
+def test_a_set_is_read_by_its_card_in_another_way(made: Path) -> None:
+    """As benchmarks/studies/ do."""
+    published = load("omniglot5", made)
+
+    def shrunk(image: Image.Image, file: Path) -> Image.Image:
+        return image.resize((28, 28))
+
+    read = partial(omniglot.read, name="omniglot5", alphabets=omniglot.FIVE, shrunk=shrunk)
+    other = read_source(replace(omniglot.OMNIGLOT5, read=read), made)
+    assert other.x_train.shape == published.x_train.shape
+    assert other.note == published.note
+    assert not np.array_equal(other.x_train, published.x_train)
 
 
 @pytest.mark.parametrize(("name", "folder"), [("news20", "20news-bydate"), ("omniglot", "omniglot-py")])

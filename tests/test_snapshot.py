@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 from treevae import Tree, TreeVAE
 from treevae.describe.cards import FeatureCards
 from treevae.describe.naming import by_class, by_marks, feature_marks, numbered, word_marks
-from treevae.describe.placement import Standing, in_turn
+from treevae.describe.placement import Placement, in_turn
 from treevae.describe.splits import difference_image, word_rows
 from treevae.model.elbo import TERMS
 from treevae.model.scoring import score_terms
@@ -329,7 +329,7 @@ def test_a_node_that_pruning_left_with_one_child_passes_on() -> None:
 
 
 def test_a_leaf_without_samples_has_none_of_them() -> None:
-    standing = Standing(Tree().split(0), np.array([[0.9, 0.1], [0.8, 0.2]]))
+    standing = Placement(Tree().split(0), np.array([[0.9, 0.1], [0.8, 0.2]]))
     assert (standing.size(2), standing.typical(2, 3), standing.ambiguous(2, 3), standing.confidence(2)) == (
         0,
         [],

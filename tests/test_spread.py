@@ -15,8 +15,8 @@ RIGHT = torch.tensor([[0.6, 0.6, 0.4, 0.4], [0.9, 0.1, 0.9, 0.1], [0.2, 0.3, 0.8
 
 @pytest.fixture
 def rules(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
-    return importlib.import_module("rules")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1])
+    return importlib.import_module("benchmarks.studies.rules")
 
 
 def test_each_rule_keeps_its_best(rules):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-import zlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from .data.dataset import DataSet
 from .fitted import Fitted
 from .model.elbo import TERMS
 from .scores import compared, explained, likelihoods, mean_terms, node_table
+from .source import source
 from .storage.fingerprint import fingerprint
 from .training.events import EpochEnded
 from .tree import Tree
@@ -131,10 +130,3 @@ def versions() -> dict[str, str]:
     """The versions that the numbers depend on."""
     libraries = {name: version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")}
     return {"treevae": __version__, "python": platform.python_version(), **libraries}
-
-
-def source() -> str:
-    """A fingerprint of the package's code, which a version does not tell apart between releases."""
-    package = Path(__file__).parent
-    code = b"".join(path.read_bytes() for path in sorted(package.rglob("*.py")))
-    return f"{zlib.crc32(code):08x}"

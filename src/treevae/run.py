@@ -14,7 +14,7 @@ from .errors import DataFileError, ModelFileError
 from .estimator import TreeVAE, load
 from .fitting import run_folder
 from .storage.states import STATES, StateFolder, peek
-from .storage.tensors import ModelFileError, parsed
+from .storage.tensors import parsed
 from .storage.writing import as_csv, reason, write_whole
 from .training import events
 from .training.events import EpochEnded

@@ -14,6 +14,7 @@ from mutations import any_json
 from treevae.cli import fit as cli_fit
 from treevae.errors import DataFileError
 from treevae.experiments import showing
+from treevae.experiments.folders import RECORDS
 from treevae.experiments.methods import METHODS
 from treevae.experiments.store import DamagedRecordError, Store
 from treevae.experiments.tables import TABLES
@@ -25,7 +26,8 @@ CELL = METHODS["treevae"].cell("mnist", {}, 1.0, 0)
 
 
 def valid_records(folder: Path) -> None:
-    shutil.copy(RESULTS / f"{CELL.name}.json", folder)
+    (folder / RECORDS).mkdir()
+    shutil.copy(RESULTS / RECORDS / f"{CELL.name}.json", folder / RECORDS)
     running = folder / "running" / "some-job"
     running.mkdir(parents=True)
     cell = {"data": CELL.data, "method": CELL.method, "settings": CELL.settings, "scale": 1.0, "seed": 1}
@@ -69,7 +71,7 @@ def load_run(folder: Path) -> None:
         cli_fit._fit_in(run, run.to_resume(), 30.0, start=False)
 
 
-FILES = (f"{CELL.name}.json", "running/some-job/job.json")
+FILES = (f"{RECORDS}/{CELL.name}.json", "running/some-job/job.json")
 LOADERS = (
     Loader("record", 0.05, valid_records, one_of(any_json, *FILES), load_records, (DamagedRecordError,)),
     Loader("run", 0.05, valid_run, one_of(any_json, "run.json"), load_run, (ValueError, DataFileError)),

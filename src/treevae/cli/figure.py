@@ -48,7 +48,7 @@ def figure(
 
     \b
     Example:
-      treevae paper run digits --method treevae --seeds 6 --scale 0.2 --results tries --models kept
+      treevae paper run digits --method treevae --seeds 6 --scale 0.2 --models kept
       treevae paper figure tree --data digits --scale 0.2 --models kept -o tree.pdf
       treevae paper figure average-dendrogram --data digits --scale 0.2 --models kept
       treevae paper figure tree --data fashion --n-leaves 20 --models kept
@@ -67,13 +67,13 @@ def figure(
     out = models / f"{cell.about}{of_seed}-{name}.png" if out is None else out
     if out.suffix.lower() not in SUFFIXES:
         raise ValueError(f"--out {out} must end in {', '.join(SUFFIXES)}, which says how the figure is written")
-    found = models_of(Models(models), cell, None if drawing.of_all_seeds else seed or 0)
+    fitted = models_of(Models(models), cell, None if drawing.of_all_seeds else seed or 0)
     check_parent(out)
     samples = load(data, root)
     if drawing.of_images and samples.x_test.ndim < 3:
         raise ValueError(f"{name} is made of images, and the samples of {data} are none; tree and root-map show them")
     typer.echo(f"Drawing with {len(samples.x_test):,} test samples …")
-    drawn = drawing.draw(found, samples)
+    drawn = drawing.draw(fitted, samples)
     write_figure(drawn.figure, out)
     typer.echo(f"{data}: {drawn.what}.")
     for note in drawn.notes:

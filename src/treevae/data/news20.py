@@ -5,7 +5,7 @@ Headers, footers and quotes are kept, as in the paper, so the vectors know more 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,11 @@ LARGEST_MESSAGE, LARGEST_PART = 1 << 20, 1 << 27  # bytes; of the published ones
 PARTS = ("20news-bydate-train", "20news-bydate-test")
 
 
-def _read(folder: Path) -> DataSet:
-    """Dense float32 in [0, 1]; the words and their weights are those of the training messages."""
+def read(folder: Path, not_taken: Collection[str] = NOT_TAKEN) -> DataSet:
+    """Dense float32 in [0, 1]; the words and their weights are those of the training messages.
+
+    ``not_taken`` are words to go without where others are as frequent.
+    """
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
     train, test = _messages(folder)
@@ -34,7 +37,7 @@ def _read(folder: Path) -> DataSet:
     except ValueError as error:  # scikit-learn's word for messages without words
         raise DataFileError(f"{folder / PARTS[0]} has no words in its messages: {error}") from error
     words = counter.get_feature_names_out()
-    kept = most_frequent(words, np.asarray(counts.sum(0, dtype=np.int64))[0])
+    kept = most_frequent(words, np.asarray(counts.sum(0, dtype=np.int64))[0], not_taken)
     weights = TfidfTransformer()
     x_train = weights.fit_transform(counts[:, kept])
     known = partial(vectorize, CountVectorizer(vocabulary=words[kept], dtype=np.float32), weights)
@@ -50,13 +53,13 @@ def _read(folder: Path) -> DataSet:
     )
 
 
-def most_frequent(words: Sequence[str], counts: np.ndarray) -> list[int]:
+def most_frequent(words: Sequence[str], counts: np.ndarray, not_taken: Collection[str] = NOT_TAKEN) -> list[int]:
     """The places of the words to keep, in their order.
 
     Which of several that are as frequent is said here, in words: what a sort makes of equals differs between machines,
     and with it the samples, by a handful of features.
     """
-    by_rank = sorted(range(len(words)), key=lambda i: (-counts[i], words[i] in NOT_TAKEN, words[i]))
+    by_rank = sorted(range(len(words)), key=lambda i: (-counts[i], words[i] in not_taken, words[i]))
     return sorted(by_rank[:N_WORDS])
 
 
@@ -119,7 +122,7 @@ NEWS20 = Source(
     "news20",
     f"messages of 20 newsgroups, TF-IDF of {N_WORDS:,} words",
     Size(11_314, 7_532, 20),
-    _read,
+    read,
     _count,
     folders=("20news-bydate", "."),
     parts=PARTS,

@@ -6,6 +6,7 @@ in the files.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,35 @@ BETWEEN = np.maximum(0, 1 - np.abs(CENTRES[:, None] - np.arange(SIDE_IN_FILES)))
 N_DRAWINGS = 20  # of each character, by as many people
 
 
-def _read(folder: Path, name: str, alphabets: tuple[str, ...] | None) -> DataSet:
-    """Grey levels in [0, 1], float32; 80 % to train on and 20 % to test on, stratified by character."""
+def bilinear(image: Any, file: Path) -> np.ndarray:
+    """The image at 28 × 28, each pixel read between the four nearest to its centre; the others are not seen.
+
+    That is how TensorFlow shrinks unless told otherwise. The paper does not say, but its ELBO is met so, and missed by
+    ten nats where a pixel is the mean of all that it covers (docs/results.md).
+    """
+    if image.size != (SIDE_IN_FILES, SIDE_IN_FILES):
+        raise DataFileError(
+            f"{file} has {image.width} × {image.height} pixels, expected {SIDE_IN_FILES} × {SIDE_IN_FILES}"
+        )
+    return np.rint(BETWEEN @ np.asarray(image) @ BETWEEN.T)
+
+
+def read(
+    folder: Path,
+    name: str,
+    alphabets: tuple[str, ...] | None,
+    shrunk: Callable[[Any, Path], Any] = bilinear,
+) -> DataSet:
+    """Grey levels in [0, 1], float32; 80 % to train on and 20 % to test on, stratified by character.
+
+    ``shrunk`` gives a Pillow image of a file at 28 × 28.
+    """
     characters = _characters(folder, alphabets)
     files = [file for drawings in characters.values() for file in drawings]
     fine = np.repeat(np.arange(len(characters)), N_DRAWINGS)
     class_names = tuple(sorted({alphabet for alphabet, _ in characters}))
     y = np.array([class_names.index(alphabet) for alphabet, _ in characters])[fine]
-    x = read_pictures(files, "L", SIDE, _shrunk)
+    x = read_pictures(files, "L", SIDE, shrunk)
     train, test = own_split(len(x), fine)
     return DataSet(
         name,
@@ -76,19 +98,6 @@ def _characters(folder: Path, alphabets: tuple[str, ...] | None) -> dict[tuple[s
     return dict(sorted(found.items()))
 
 
-def _shrunk(image: Any, file: Path) -> np.ndarray:
-    """The image at 28 × 28, each pixel read between the four nearest to its centre; the others are not seen.
-
-    That is how TensorFlow shrinks unless told otherwise. The paper does not say, but its ELBO is met so, and missed by
-    ten nats where a pixel is the mean of all that it covers (docs/results.md).
-    """
-    if image.size != (SIDE_IN_FILES, SIDE_IN_FILES):
-        raise DataFileError(
-            f"{file} has {image.width} × {image.height} pixels, expected {SIDE_IN_FILES} × {SIDE_IN_FILES}"
-        )
-    return np.rint(BETWEEN @ np.asarray(image) @ BETWEEN.T)
-
-
 def _source(name: str, about: str, size: Size, alphabets: tuple[str, ...] | None) -> Source:
     site = "https://github.com/brendenlake/omniglot/raw/master/python"
     sums = ("68d2efa1b9178cc56df9314c21c6e718", "6b91aef0f799c5bb55b94e3f2daec811")
@@ -96,7 +105,7 @@ def _source(name: str, about: str, size: Size, alphabets: tuple[str, ...] | None
         name,
         about,
         size,
-        partial(_read, name=name, alphabets=alphabets),
+        partial(read, name=name, alphabets=alphabets),
         partial(_count, alphabets=alphabets),
         folders=("omniglot-py", "."),
         parts=PARTS,

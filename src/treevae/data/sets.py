@@ -44,16 +44,21 @@ def load(name: str, root: str | os.PathLike[str] | None = None, download: bool =
         A file is missing, damaged or cannot be fetched. The message says which, and what to do.
     """
     source = source_of(name)
+    if download:
+        fetch_missing(name, root)
+    return read_source(source, root)
+
+
+def read_source(source: Source, root: str | os.PathLike[str] | None = None) -> DataSet:
+    """As :func:`load`, by the card of a set, which may read it in another way."""
     if not source.folders:
         return source.read(Path())
     root = data_root(root)
-    if download:
-        fetch_missing(name, root)
     folder = _folder(source, root)
     if folder is None:
         looked_in = " or ".join(str(root / below) for below in source.folders)
         raise DataFileError(
-            f"{name} is not there: {source.parts[0]} was looked for in {looked_in}. {how_to_get(source, root)}"
+            f"{source.name} is not there: {source.parts[0]} was looked for in {looked_in}. {how_to_get(source, root)}"
         )
     try:
         found = source.read(folder)

@@ -19,14 +19,14 @@ def short(name: Any, longest: int = LONGEST) -> str:
 
 def apart(names: Iterable[Any]) -> list[str]:
     """Short names, no two the same: those that would be are counted."""
-    found: dict[str, None] = {}
+    taken: dict[str, None] = {}
     for name in names:
         text, k = short(name), 2
-        while text in found:
+        while text in taken:
             end = f" ({k})"
             text, k = short(name, LONGEST - len(end)) + end, k + 1
-        found[text] = None
-    return list(found)
+        taken[text] = None
+    return list(taken)
 
 
 @dataclass(frozen=True)

@@ -136,12 +136,14 @@ def leaf_attributes(
     """
     totals = attribute_totals(tree, labels, attributes, names)
     overall = totals.mean(0)
-    found = []
+    of_leaves = []
     for leaf in tree.leaves:
         inside = totals.mean(leaf)
         difference = np.abs(attribute_contrast(inside, overall, overall)) * (totals.sizes[leaf] > 0)
-        found.append([Frequency(str(names[i]), float(inside[i]), float(overall[i])) for i in largest(difference, n)])
-    return found
+        of_leaves.append(
+            [Frequency(str(names[i]), float(inside[i]), float(overall[i])) for i in largest(difference, n)]
+        )
+    return of_leaves
 
 
 def split_attributes(

@@ -33,7 +33,7 @@ def by_class(tree: Tree, labels: np.ndarray, classes: np.ndarray) -> dict[int, s
     frequent there than in their sibling.
     """
     above = split_classes(tree, labels, classes)
-    named = {node: ", ".join(map(short, found)) for node, found in above.items() if not tree.is_leaf(node)}
+    named = {node: ", ".join(map(short, of_node)) for node, of_node in above.items() if not tree.is_leaf(node)}
     for k, leaf in enumerate(tree.leaves):
         names, counts = np.unique(classes[labels == k], return_counts=True)
         order = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
@@ -46,12 +46,12 @@ def by_class(tree: Tree, labels: np.ndarray, classes: np.ndarray) -> dict[int, s
 def by_marks(marks: dict[int, list[dict[str, Any]]]) -> dict[int, str]:
     """Nodes are named by their first marks: three words, or two features with the direction in which they differ."""
 
-    def name(found: list[dict[str, Any]]) -> str:
-        if "z" in found[0]:
-            return ", ".join(f"{one['name']} {'↑' if one['z'] > 0 else '↓'}" for one in found[:2])
-        return ", ".join(one["name"] for one in found[:3])
+    def name(of_node: list[dict[str, Any]]) -> str:
+        if "z" in of_node[0]:
+            return ", ".join(f"{one['name']} {'↑' if one['z'] > 0 else '↓'}" for one in of_node[:2])
+        return ", ".join(one["name"] for one in of_node[:3])
 
-    return {node: name(found) for node, found in marks.items() if found}
+    return {node: name(of_node) for node, of_node in marks.items() if of_node}
 
 
 def word_marks(
@@ -61,22 +61,22 @@ def word_marks(
 
     They are those of :func:`~treevae.describe.contrasts.leaf_words`, of nodes above too; the root has none.
     """
-    words, found = Words.of(tree, labels, X, names), {}
+    words, marks = Words.of(tree, labels, X, names), {}
     for node in tree.nodes[1:]:
         inside = words.totals.mean(node)
         best = largest(words.contrast(inside, words.totals.mean_outside(node)), n)
-        found[node] = [{"name": short(names[i]), "value": float(inside[i])} for i in best]
-    return found
+        marks[node] = [{"name": short(names[i]), "value": float(inside[i])} for i in best]
+    return marks
 
 
 def feature_marks(
     tree: Tree, labels: np.ndarray, X: np.ndarray, names: Sequence[str], n: int
 ) -> dict[int, list[dict[str, Any]]]:
     """The n features whose means in each node are furthest from those of all samples, in units of their spread (z)."""
-    totals, spread, found = Totals.of(tree, labels, X), X.std(axis=0, dtype=np.float64), {}
+    totals, spread, marks = Totals.of(tree, labels, X), X.std(axis=0, dtype=np.float64), {}
     for node in (node for node in tree.nodes[1:] if totals.sizes[node]):
         inside = totals.mean(node)
         z = np.divide(inside - totals.mean(0), spread, out=np.zeros_like(spread), where=spread > 0)
         best = largest(np.abs(z), n)
-        found[node] = [{"name": short(names[i]), "value": float(inside[i]), "z": float(z[i])} for i in best]
-    return found
+        marks[node] = [{"name": short(names[i]), "value": float(inside[i]), "z": float(z[i])} for i in best]
+    return marks

@@ -15,8 +15,8 @@ import numpy as np
 from ..tree import Tree
 
 
-class Standing:
-    """The standing of samples in a tree; ``reach`` is (sample, leaf), leaves from left to right."""
+class Placement:
+    """Where samples stand in a tree; ``reach`` is (sample, leaf), leaves from left to right."""
 
     def __init__(self, tree: Tree, reach: np.ndarray) -> None:
         self.tree, self.reach = tree, reach

@@ -34,13 +34,13 @@ def word_rows(tree: Tree, labels: np.ndarray, X: Any, names: Sequence[str], n: i
 
     The contrast is that of :func:`~treevae.describe.contrasts.leaf_words`, negative for words of the right side.
     """
-    words, found = Words.of(tree, labels, X, names), {}
+    words, rows = Words.of(tree, labels, X, names), {}
     for node, left, right in _splits(words.totals):
         a, b = words.totals.mean(left), words.totals.mean(right)
         heavier, lighter = words.contrast(a, b), words.contrast(b, a)
         best = [*largest(heavier, n), *largest(lighter, n)]
-        found[node] = _rows(names, best, a, b, heavier - lighter)
-    return found
+        rows[node] = _rows(names, best, a, b, heavier - lighter)
+    return rows
 
 
 def feature_rows(
@@ -50,25 +50,25 @@ def feature_rows(
 
     The difference of the means, left less right, is in units of the feature's standard deviation over all samples.
     """
-    X, found = checked_table("X", X, names), {}
+    X, rows = checked_table("X", X, names), {}
     totals, spread = Totals.of(tree, labels, X), X.std(axis=0, dtype=np.float64)
     for node, left, right in _splits(totals):
         a, b = totals.mean(left), totals.mean(right)
         difference = np.divide(a - b, spread, out=np.zeros_like(spread), where=spread > 0)
-        found[node] = _rows(names, largest(np.abs(difference), n), a, b, difference)
-    return found
+        rows[node] = _rows(names, largest(np.abs(difference), n), a, b, difference)
+    return rows
 
 
 def attribute_rows(
     tree: Tree, labels: np.ndarray, attributes: Any, names: Sequence[str], n: int
 ) -> dict[int, list[dict[str, Any]]]:
     """The n attributes whose frequencies differ most between the sides of every split, in units of their spread."""
-    totals, found = attribute_totals(tree, labels, attributes, names), {}
+    totals, rows = attribute_totals(tree, labels, attributes, names), {}
     for node, left, right in _splits(totals):
         a, b = totals.mean(left), totals.mean(right)
         difference = attribute_contrast(a, b, totals.mean(0))
-        found[node] = _rows(names, largest(np.abs(difference), n), a, b, difference)
-    return found
+        rows[node] = _rows(names, largest(np.abs(difference), n), a, b, difference)
+    return rows
 
 
 def _rows(

@@ -25,14 +25,6 @@ PARAMETERS = "parameters"  # in a record: all that its estimator was told
 MOST_SCALE = 100  # of a schedule
 HASH = 8  # hexadecimal digits in a file's name
 SEEDS = 10  # behind a figure of the paper
-STORE = Path("results")  # the folder of records, unless another one is named
-ASIDE = "aside"  # the folder, below that of records or models, of those that were replaced
-
-
-def options(store: Path, scale: float) -> str:
-    """What leads another command to the same records."""
-    said = [f"--scale {scale}"] * (scale != 1) + [f"--results {store}"] * (store != STORE)
-    return "".join(f" {option}" for option in said)
 
 
 @dataclass(frozen=True)
@@ -104,14 +96,6 @@ class Job:
         """The name of the folder for the state of its fit."""
         seeds = f"{self.seeds[0]}" if len(self.seeds) == 1 else f"{self.seeds[0]}..{self.seeds[-1]}"
         return f"{self.cells[0].about}-seed{seeds}-{short_hash(sorted(cell.name for cell in self.cells))}"
-
-
-def place_aside(file: Path) -> Path:
-    """Where the file of a cell is to be kept that another will replace, beside those that were replaced earlier."""
-    number = 1
-    while (place := file.parent / ASIDE / f"{file.stem}-{number}{file.suffix}").exists():
-        number += 1
-    return place
 
 
 def leaves_of(record: Mapping[str, Any], settings: Mapping[str, Any]) -> int | None:

@@ -33,5 +33,5 @@ def by_chance(one: Mean, other: Mean) -> float:
         return 1.0
     if one.sd == other.sd == 0:
         return float(one.mean == other.mean)
-    found = ttest_ind_from_stats(one.mean, one.sd, one.seeds, other.mean, other.sd, other.seeds, equal_var=False)
-    return float(found.pvalue)
+    test = ttest_ind_from_stats(one.mean, one.sd, one.seeds, other.mean, other.sd, other.seeds, equal_var=False)
+    return float(test.pvalue)

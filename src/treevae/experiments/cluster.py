@@ -11,8 +11,8 @@ from typing import Any
 
 from ..errors import RunLockedError
 from .cells import Cell, Job
-from .methods import METHODS, Method, Place
-from .running import Begun, Busy, Event, Failed, fit, recorded, why_of
+from .methods import METHODS, FitPlace, Method
+from .running import Begun, Busy, Failed, JobEvent, fit, recorded, why_of
 from .store import JOB, Store
 
 LOCAL = "local"
@@ -24,10 +24,10 @@ RECORDS = 128 * 2**20  # bytes of Ray's shared memory on this machine; records a
 def run_on_ray(
     jobs: Iterable[Job],
     store: Store,
-    place: Place,
+    place: FitPlace,
     address: str,
     workers: int | None = None,
-) -> Generator[Event, None, None]:
+) -> Generator[JobEvent, None, None]:
     """Fit jobs on a cluster, and say what came of each cell, in the order in which they end.
 
     Records come back to this process, which alone writes into the store. Workers that see the store's folder keep the
@@ -95,7 +95,7 @@ def run_on_ray(
 
 
 def _work(
-    job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]]
+    job: Job, method: Method, place: FitPlace, beside: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Cell, dict[str, Any]]]:
     """The records of a job, on a worker."""
     shared = place.folder is not None and (place.folder / JOB).exists()

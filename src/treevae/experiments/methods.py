@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class FitPlace:
     """Where and how a job is fitted; none of it changes what comes out, but for the device's rounding."""
 
     root: Path | None = None  # of the data sets; None is what $TREEVAE_DATA says
@@ -58,7 +58,7 @@ OF_LATENTS = (
 )
 DEPTH = {"depth": 5}  # of the paper's LadderVAE and VAE, also where its trees are deeper
 OF_DEEPECT = ("n_leaves", "network", "likelihood", "augment", "contrastive_weight", "batch_size")
-Make = Callable[[Cell, DataSet, Place], Any]
+MakeEstimator = Callable[[Cell, DataSet, FitPlace], Any]
 Records = Iterator[tuple[Cell, dict[str, Any]]]
 
 
@@ -67,8 +67,8 @@ class Method:
     """How a method of the tables is fitted."""
 
     name: str
-    make: Make  # the estimator of a cell, whose parameters are so known before it is fitted
-    fit: Callable[[Any, Job, DataSet, Place], Records]  # given the estimator of the job's first cell
+    make: MakeEstimator  # the estimator of a cell, whose parameters are so known before it is fitted
+    fit: Callable[[Any, Job, DataSet, FitPlace], Records]  # given the estimator of the job's first cell
     uses: tuple[str, ...] | None = None  # of the recipe's parameters; None is all of them
     own: Mapping[str, Any] = field(default_factory=dict)  # settings that no recipe has
     if_contrastive: tuple[str, ...] = ()  # of these, those that it uses in contrastive experiments alone
@@ -91,7 +91,7 @@ class Method:
         return Cell(data, self.name, used | dict(self.own), float(scale), seed)
 
 
-def make_treevae(cell: Cell, data: DataSet, place: Place) -> TreeVAE:
+def make_treevae(cell: Cell, data: DataSet, place: FitPlace) -> TreeVAE:
     """The TreeVAE of a cell."""
     from ..estimator import TreeVAE
 
@@ -101,7 +101,7 @@ def make_treevae(cell: Cell, data: DataSet, place: Place) -> TreeVAE:
     return TreeVAE(**settings, device=place.device, verbose=place.verbose)
 
 
-def fit_treevae(model: TreeVAE, job: Job, data: DataSet, place: Place) -> Records:
+def fit_treevae(model: TreeVAE, job: Job, data: DataSet, place: FitPlace) -> Records:
     """A record of each cell, from trees that are grown side by side."""
     from ..records import parameters_of, record
     from .models import Models
@@ -112,10 +112,10 @@ def fit_treevae(model: TreeVAE, job: Job, data: DataSet, place: Place) -> Record
     by_seed = dict(zip(job.seeds, models, strict=True))
     for cell in job.cells:
         one = by_seed[cell.seed]
-        found = record(one.fitted_, parameters_of(one), data, cell.seed, place.command, _draws(cell))
-        if place.models is not None and not wrong_with(found):  # before the record, with which the cell counts as done
+        kept = record(one.fitted_, parameters_of(one), data, cell.seed, place.command, _draws(cell))
+        if place.models is not None and not wrong_with(kept):  # before the record, with which the cell counts as done
             Models(place.models).keep(cell, one)
-        yield cell, found
+        yield cell, kept
 
 
 @contextmanager
@@ -138,32 +138,32 @@ def _draws(cell: Cell) -> int:
     return max(1, round(DRAWS * cell.scale)) if cell.settings["likelihood"] == "bernoulli" else 0
 
 
-def make_vae(cell: Cell, data: DataSet, place: Place) -> VAE:
+def make_vae(cell: Cell, data: DataSet, place: FitPlace) -> VAE:
     """The VAE of a cell."""
     from ..baselines.ladder import VAE
 
     return VAE(**_of_latents(cell, place), epochs=_epochs(VAE().epochs, cell))
 
 
-def make_laddervae(cell: Cell, data: DataSet, place: Place) -> LadderVAE:
+def make_laddervae(cell: Cell, data: DataSet, place: FitPlace) -> LadderVAE:
     """The LadderVAE of a cell."""
     from ..baselines.ladder import LadderVAE
 
     return LadderVAE(**_of_latents(cell, place), epochs=_epochs(LadderVAE().epochs, cell))
 
 
-def make_matched(cell: Cell, data: DataSet, place: Place) -> LadderVAE:
+def make_matched(cell: Cell, data: DataSet, place: FitPlace) -> LadderVAE:
     """As :func:`make_laddervae`, with as many weights as a TreeVAE of the recipe has in training."""
     return make_laddervae(cell, data, place).set_params(hidden_dim=_matched(cell, data))
 
 
-def _of_latents(cell: Cell, place: Place) -> dict[str, Any]:
+def _of_latents(cell: Cell, place: FitPlace) -> dict[str, Any]:
     """What a VAE or a LadderVAE takes from a cell's settings, and where it is fitted."""
     settings = {name: value for name, value in cell.settings.items() if name not in ("n_leaves", "max_depth")}
     return {**settings, "device": place.device, "verbose": place.verbose}
 
 
-def fit_latents(model: LadderVAE, job: Job, data: DataSet, place: Place) -> Records:
+def fit_latents(model: LadderVAE, job: Job, data: DataSet, place: FitPlace) -> Records:
     """A record of each cell, from models that are trained side by side, and of Ward's tree of the test latents."""
     from ..baselines.ward import Ward
     from ..records import clustering, parameters_of, record_of_density
@@ -190,7 +190,7 @@ def _matched(cell: Cell, data: DataSet) -> int:
     return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]), cell.settings["depth"])
 
 
-def make_deepect(cell: Cell, data: DataSet, place: Place) -> DeepECT:
+def make_deepect(cell: Cell, data: DataSet, place: FitPlace) -> DeepECT:
     """The DeepECT of a cell."""
     from ..baselines.deepect import DeepECT
 
@@ -209,7 +209,7 @@ def make_deepect(cell: Cell, data: DataSet, place: Place) -> DeepECT:
     )
 
 
-def fit_deepect(model: DeepECT, job: Job, data: DataSet, place: Place) -> Records:
+def fit_deepect(model: DeepECT, job: Job, data: DataSet, place: FitPlace) -> Records:
     """The record of the cell; learnt from the training samples, the test samples are placed."""
     from ..records import clustering, origin, parameters_of
 
@@ -221,21 +221,21 @@ def fit_deepect(model: DeepECT, job: Job, data: DataSet, place: Place) -> Record
     yield cell, about | clustering(model.tree_, model.predict(data.x_test), data)
 
 
-def make_ward(cell: Cell, data: DataSet, place: Place) -> Ward:
+def make_ward(cell: Cell, data: DataSet, place: FitPlace) -> Ward:
     """Ward's method with the leaves of a cell."""
     from ..baselines.ward import Ward
 
     return Ward(cell.settings["n_leaves"])
 
 
-def make_bisecting(cell: Cell, data: DataSet, place: Place) -> Bisecting:
+def make_bisecting(cell: Cell, data: DataSet, place: FitPlace) -> Bisecting:
     """Bisecting k-means with the leaves and the seed of a cell."""
     from ..baselines.bisecting import Bisecting
 
     return Bisecting(cell.settings["n_leaves"], random_state=cell.seed)
 
 
-def fit_test_samples(model: Ward | Bisecting, job: Job, data: DataSet, place: Place) -> Records:
+def fit_test_samples(model: Ward | Bisecting, job: Job, data: DataSet, place: FitPlace) -> Records:
     """The record of the cell. The test samples themselves are clustered: Ward's method cannot place others."""
     from ..records import clustering, origin, parameters_of
 
@@ -247,14 +247,14 @@ def fit_test_samples(model: Ward | Bisecting, job: Job, data: DataSet, place: Pl
     yield cell, about | clustering(model.tree_, model.labels_, data)
 
 
-def make_hdbscan(cell: Cell, data: DataSet, place: Place) -> HDBSCAN:
+def make_hdbscan(cell: Cell, data: DataSet, place: FitPlace) -> HDBSCAN:
     """HDBSCAN by scikit-learn's defaults."""
     from sklearn.cluster import HDBSCAN
 
     return HDBSCAN(copy=True)  # what it does by default, without a warning
 
 
-def fit_hdbscan(model: HDBSCAN, job: Job, data: DataSet, place: Place) -> Records:
+def fit_hdbscan(model: HDBSCAN, job: Job, data: DataSet, place: FitPlace) -> Records:
     """The record of the cell, on the test samples. There is no tree, and what it calls noise is one more cluster."""
     import numpy as np
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ModelFileError, RunLockedError
-from .cells import Cell, place_aside
+from .cells import Cell
+from .folders import place_aside
 from .store import LOCKS, remove_if_empty, take
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Models:
             if not path.exists():
                 model.save(path)
                 return
-            aside = place_aside(path)
+            aside = place_aside(path, self.folder)
             aside.parent.mkdir(exist_ok=True)
             half = self.folder / f"{path.name}.half"  # one name: what a kill leaves is written over
             shutil.copyfile(path, half)

@@ -13,9 +13,9 @@ from typing import Any
 from ..data.dataset import DataSet
 from ..errors import DamagedRecordError, DataFileError, RunLockedError
 from .cells import PARAMETERS, SAID, Cell, Job, leaves_of, of_other_data, other_parameters, short_hash
-from .methods import METHODS, Method, Place
+from .methods import METHODS, FitPlace, Method
 from .store import Store
-from .tables import Score, Table
+from .tables import PaperTable, Score
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Busy:
     job: Job
 
 
-Event = Begun | Finished | Failed | Busy  # what is told of jobs while they run
+JobEvent = Begun | Finished | Failed | Busy  # what is told of jobs while they run
 
 
 @dataclass
-class Standing:
+class Coverage:
     """The cells of a table by what the store has of each."""
 
     there: list[Cell] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Standing:
 
 
 def wanted(
-    table: Table,
+    table: PaperTable,
     seeds: int,
     scale: float,
     data: Sequence[str] | None = None,
@@ -93,28 +93,30 @@ def wanted(
     chosen = table.only(data, methods)
     if seeds < 1:
         raise ValueError(f"seeds={seeds} must be at least 1")
-    found: dict[Cell, tuple[Score, ...]] = {}
+    scores_of: dict[Cell, tuple[Score, ...]] = {}
     for row in chosen.rows:
         method = METHODS[row.method]
         for entry in row.entries:
             for seed in range(seeds if method.seeded and not table.one_seed else 1):
                 cell = method.cell(row.data, entry.changes, scale, seed)
-                found[cell] = found.get(cell, ()) + ((entry.score,) if method.gives(entry.score.where[-1]) else ())
-    return found
+                scores_of[cell] = scores_of.get(cell, ()) + (
+                    (entry.score,) if method.gives(entry.score.where[-1]) else ()
+                )
+    return scores_of
 
 
-def standing(store: Store, cells: Mapping[Cell, Sequence[Score]]) -> Standing:
+def coverage_of(store: Store, cells: Mapping[Cell, Sequence[Score]]) -> Coverage:
     """Which cells are in the store, which without a score that is read from them, and which cannot be read."""
-    found = Standing()
+    coverage = Coverage()
     for cell, scores in cells.items():
         try:
             record = store.read(cell)
         except DamagedRecordError as error:
-            found.damaged[cell] = str(error)
+            coverage.damaged[cell] = str(error)
             continue
         whole = record is not None and all(score.is_in(record) for score in scores)
-        (found.there if whole else found.missing if record is None else found.incomplete).append(cell)
-    return found
+        (coverage.there if whole else coverage.missing if record is None else coverage.incomplete).append(cell)
+    return coverage
 
 
 def jobs_of(
@@ -152,7 +154,7 @@ def jobs_of(
     return jobs
 
 
-def run(jobs: Iterable[Job], store: Store, place: Place) -> Generator[Event, None, None]:
+def run(jobs: Iterable[Job], store: Store, place: FitPlace) -> Generator[JobEvent, None, None]:
     """Fit jobs one after the other on this machine, and say what came of each cell.
 
     A job that fails does not keep the others from running. An interrupt is passed on; the next run goes on from there.
@@ -233,7 +235,7 @@ def without_data(names: Iterable[str], root: Path | None) -> dict[str, str]:
 
 
 def fit(
-    job: Job, method: Method, place: Place, beside: Sequence[Mapping[str, Any]] = ()
+    job: Job, method: Method, place: FitPlace, beside: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """The records of a job, of the same data and parameters as those that they will be averaged with."""
     from ..records import about_data, parameters_of

@@ -15,16 +15,16 @@ from .cells import (
     PARAMETERS,
     SAID,
     SEEDS,
-    STORE,
     leaves_of,
     of_other_data,
-    options,
     other_parameters,
 )
 from .chance import CLEAR, Mean, by_chance
+from .folders import STORE, options
 from .methods import METHODS
+from .printed import PaperFigure
 from .store import Store
-from .tables import DATA_TITLES, Entry, Figure, Row, Table
+from .tables import DATA_TITLES, PaperEntry, PaperRow, PaperTable
 
 NOT_RUN, NOT_RECORDED, DAMAGED, NONE = "not run", "not recorded", "damaged", "–"
 MIXED, MIXED_PARAMETERS = "mixed data", "mixed parameters"
@@ -47,7 +47,7 @@ LATEX_MARKS = {  # what every font of LaTeX has
 
 
 @dataclass(frozen=True)
-class Shown:
+class ComparedFigure:
     """One figure of ours beside the paper's."""
 
     ours: str
@@ -65,7 +65,7 @@ class Line:
 
     data: str
     title: str
-    figures: tuple[Shown, ...]
+    figures: tuple[ComparedFigure, ...]
 
     @property
     def seeds(self) -> str:
@@ -73,51 +73,51 @@ class Line:
         return " or ".join(map(str, sorted({figure.seeds for figure in self.figures if figure.seeds}))) or NONE
 
 
-def lines(table: Table, store: Store, scale: float) -> list[Line]:
+def lines(table: PaperTable, store: Store, scale: float) -> list[Line]:
     """The rows of a table, from all seeds of one scale in the store; "damaged" stands where a record cannot be read."""
     return [
         Line(
             DATA_TITLES[row.data],
             row.title,
-            tuple(shown(table, row, entry, store, scale) for entry in row.entries),
+            tuple(compared_figure(table, row, entry, store, scale) for entry in row.entries),
         )
         for row in table.rows
     ]
 
 
-def shown(table: Table, row: Row, entry: Entry, store: Store, scale: float) -> Shown:
+def compared_figure(table: PaperTable, row: PaperRow, entry: PaperEntry, store: Store, scale: float) -> ComparedFigure:
     """A figure: mean and sd over the seeds in the store; at the paper's scale with its mark beside the paper's."""
     paper = NONE if entry.paper is None else _written(entry.paper.mean, entry.paper.sd, entry.paper.digits)
     method = METHODS[row.method]
     try:
         records = store.seeds(method.cell(row.data, entry.changes, scale, 0))
     except DamagedRecordError as error:
-        return Shown(DAMAGED, "", paper, 0, (str(error),))
+        return ComparedFigure(DAMAGED, "", paper, 0, (str(error),))
     if table.one_seed:
         records = dict(list(records.items())[:1])
     if not records:
-        return Shown(NOT_RUN, "", paper, 0)
+        return ComparedFigure(NOT_RUN, "", paper, 0)
     if not method.gives(entry.score.where[-1]):
-        return Shown(NONE, "", paper, 0)
+        return ComparedFigure(NONE, "", paper, 0)
     notes = tuple(_notes(table, row, entry, scale, records))
     if mixed := mixture(row, records):
         word, why = mixed
-        return Shown(word, "", paper, 0, (why, *notes))
+        return ComparedFigure(word, "", paper, 0, (why, *notes))
     having = [record for record in records.values() if entry.score.is_in(record)]
     values = [value for value in map(entry.score.read, having) if value is not None]
     if not values:  # not recorded, or of a leaf that is not there or holds no sample
-        return Shown(NONE if having else NOT_RECORDED, "", paper, 0, notes)
+        return ComparedFigure(NONE if having else NOT_RECORDED, "", paper, 0, notes)
     ours = Mean.of(values)
     if ours.sd is None and not method.seeded:
         ours = ours._replace(sd=0.0)
     digits = DIGITS if entry.paper is None else entry.paper.digits
     mark = compare(ours, entry.paper, entry.score.better, method.seeded) if scale == 1 else ""
-    return Shown(
+    return ComparedFigure(
         _written(ours.mean, ours.sd, digits), mark, paper, len(values), notes, _samples(having), _versions(having)
     )
 
 
-def mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> tuple[str, str] | None:
+def mixture(row: PaperRow, records: Mapping[int, Mapping[str, Any]]) -> tuple[str, str] | None:
     """In a word and in a sentence, why the records of several seeds are not averaged; None if they may be."""
     if any(of_other_data(one, other) for one, other in combinations(records.values(), 2)):
         return MIXED, _mixture_of_data(row, records)
@@ -126,13 +126,20 @@ def mixture(row: Row, records: Mapping[int, Mapping[str, Any]]) -> tuple[str, st
     return None
 
 
-def remarks(table: Table, found: Sequence[Line]) -> list[str]:
+def remarks(table: PaperTable, table_lines: Sequence[Line]) -> list[str]:
     """What a reader must know: the marks, what is particular to the table, to the data and to the fits."""
-    figures = [one for line in found for one in line.figures]
+    figures = [one for line in table_lines for one in line.figures]
     legend = [LEGEND] if any(one.mark for one in figures) else []
     spread = [SPREAD] if any("±" in one.ours + one.paper for one in figures) else []
-    notes = dict.fromkeys(f"{line.data}: {note}." for line in found for one in line.figures for note in one.notes)
-    return [*legend, *spread, *filter(None, [table.note]), *notes, *_different_samples(found), *_mixed_versions(found)]
+    notes = dict.fromkeys(f"{line.data}: {note}." for line in table_lines for one in line.figures for note in one.notes)
+    return [
+        *legend,
+        *spread,
+        *filter(None, [table.note]),
+        *notes,
+        *_different_samples(table_lines),
+        *_mixed_versions(table_lines),
+    ]
 
 
 def _samples(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -141,11 +148,11 @@ def _samples(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(" and ".join(each) for each in prints if each)
 
 
-def _different_samples(found: Sequence[Line]) -> Iterator[str]:
+def _different_samples(table_lines: Sequence[Line]) -> Iterator[str]:
     """A sentence for each data set whose rows are not all of the same samples."""
-    for data in dict.fromkeys(line.data for line in found):
+    for data in dict.fromkeys(line.data for line in table_lines):
         methods: dict[str, dict[str, None]] = {}
-        for line in (line for line in found if line.data == data):
+        for line in (line for line in table_lines if line.data == data):
             for samples in sorted(frozenset().union(*(one.samples for one in line.figures))):
                 methods.setdefault(samples, {})[line.title] = None
         if len(methods) > 1:
@@ -158,10 +165,10 @@ def _versions(records: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, ...]
     return frozenset(tuple(record.get(name) or "" for name in MADE_BY) for record in records)
 
 
-def _mixed_versions(found: Sequence[Line]) -> Iterator[str]:
+def _mixed_versions(table_lines: Sequence[Line]) -> Iterator[str]:
     """A sentence with the rows of which a figure is a mean over several versions of the code, or several devices."""
     mixed: dict[str, list[str]] = {}
-    for line in found:
+    for line in table_lines:
         if any(len(one.versions) > 1 for one in line.figures):
             mixed.setdefault(line.data, []).append(line.title)
     if mixed:
@@ -170,7 +177,7 @@ def _mixed_versions(found: Sequence[Line]) -> Iterator[str]:
 
 
 def _notes(
-    table: Table, row: Row, entry: Entry, scale: float, records: Mapping[int, Mapping[str, Any]]
+    table: PaperTable, row: PaperRow, entry: PaperEntry, scale: float, records: Mapping[int, Mapping[str, Any]]
 ) -> Iterator[str]:
     """In what the data were not the published ones, and what else is to be said of the records behind a figure.
 
@@ -191,7 +198,7 @@ def _notes(
         yield f"{row.title}: trees of {asked} leaves were asked for, these seeds ended with others: {others}"
 
 
-def _mixture_of_data(row: Row, records: Mapping[int, Mapping[str, Any]]) -> str:
+def _mixture_of_data(row: PaperRow, records: Mapping[int, Mapping[str, Any]]) -> str:
     """Which seeds are of which data."""
     seeds: dict[str, list[int]] = {}
     for seed, record in records.items():
@@ -207,7 +214,7 @@ def _mixed_parameters(records: Mapping[int, Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for names in pairs for name in names))
 
 
-def _mixture_of_parameters(row: Row, records: Mapping[int, Mapping[str, Any]], names: Sequence[str]) -> str:
+def _mixture_of_parameters(row: PaperRow, records: Mapping[int, Mapping[str, Any]], names: Sequence[str]) -> str:
     """Which seeds were fitted with which parameters, of those in which records differ."""
     each = []
     for name in names:
@@ -229,7 +236,7 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}" if in_a_row else f"seeds {', '.join(map(str, seeds))}"
 
 
-def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) -> str:
+def compare(ours: Mean, paper: PaperFigure | None, better: int, seeded: bool = True) -> str:
     """The mark of a mean beside the paper's: better, worse, perhaps so, or the same once rounded to the paper's digits.
 
     Of a method that is not seeded one figure tells all, if it has no spread in the paper either.
@@ -244,12 +251,12 @@ def compare(ours: Mean, paper: Figure | None, better: int, seeded: bool = True) 
     return (BETTER if ahead else WORSE) if sure else (PERHAPS_BETTER if ahead else PERHAPS_WORSE)
 
 
-def chance_of(ours: Mean, paper: Figure) -> float:
+def chance_of(ours: Mean, paper: PaperFigure) -> float:
     """How often chance alone would part our mean and the paper's as far, however the paper's figures were rounded."""
     return max(by_chance(ours, one) for one in _printed_alike(paper, ours.mean))
 
 
-def _printed_alike(paper: Figure, to: float) -> list[Mean]:
+def _printed_alike(paper: PaperFigure, to: float) -> list[Mean]:
     """Of all means that are printed as the paper's the one nearest to a mean, with the ends of its spread.
 
     A wider spread makes a difference less sure, but a narrow one counts for less beside few seeds of a wider one.
@@ -260,7 +267,7 @@ def _printed_alike(paper: Figure, to: float) -> list[Mean]:
     return [Mean(mean, sd, SEEDS) for sd in spreads]
 
 
-def caption(table: Table, scale: float) -> str:
+def caption(table: PaperTable, scale: float) -> str:
     """The title, and the scale if it is not the paper's."""
     if scale == 1:
         return table.title
@@ -268,13 +275,13 @@ def caption(table: Table, scale: float) -> str:
     return f"{table.title}. Every schedule is {scale:g} of {length}"
 
 
-def _beside(table: Table, ours: Iterable[str], papers: Iterable[str]) -> list[str]:
+def _beside(table: PaperTable, ours: Iterable[str], papers: Iterable[str]) -> list[str]:
     """Our cells of a row, each followed by the paper's; by none where the paper has no figure of the table."""
     pairs = zip(ours, papers, strict=True)
     return [cell for pair in pairs for cell in (pair if table.has_paper else pair[:1])]
 
 
-def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
+def as_text(table: PaperTable, table_lines: Sequence[Line], scale: float) -> str:
     """The table for a terminal: our figure, its mark, and the paper's in brackets."""
 
     def with_paper(ours: str, paper: str) -> str:
@@ -286,17 +293,17 @@ def as_text(table: Table, found: Sequence[Line], scale: float) -> str:
             *(line.data, line.title, line.seeds),
             *(with_paper(f"{one.ours} {one.mark or ' '}", one.paper) for one in line.figures),
         ]
-        for line in found
+        for line in table_lines
     ]
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
 
     def row(cells: Sequence[str]) -> str:
         return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
-    return "\n".join([caption(table, scale), "", row(head), *map(row, body), "", *remarks(table, found)])
+    return "\n".join([caption(table, scale), "", row(head), *map(row, body), "", *remarks(table, table_lines)])
 
 
-def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
+def as_markdown(table: PaperTable, table_lines: Sequence[Line], scale: float) -> str:
     """The table in Markdown, the paper's figures in columns of their own."""
     head = ["data", table.kind, "seeds", *_beside(table, table.columns, ["paper"] * len(table.columns))]
     body = [
@@ -304,18 +311,18 @@ def as_markdown(table: Table, found: Sequence[Line], scale: float) -> str:
             *(line.data, line.title, line.seeds),
             *_beside(table, map(_marked, line.figures), (one.paper for one in line.figures)),
         ]
-        for line in found
+        for line in table_lines
     ]
     rows = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *body)]
-    return f"**{caption(table, scale)}**\n\n" + "\n".join(rows) + f"\n\n{' '.join(remarks(table, found))}\n"
+    return f"**{caption(table, scale)}**\n\n" + "\n".join(rows) + f"\n\n{' '.join(remarks(table, table_lines))}\n"
 
 
-def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
+def as_latex(table: PaperTable, table_lines: Sequence[Line], scale: float) -> str:
     """The table in LaTeX, with the booktabs package."""
     columns = _beside(table, table.columns, ["paper"] * len(table.columns))
     head = ["Data", table.kind.capitalize(), "Seeds", *columns]
     rows = [" & ".join(map(_tex, head)) + r" \\", r"\midrule"]
-    for before, line in pairwise([None, *found]):
+    for before, line in pairwise([None, *table_lines]):
         assert line is not None
         if before is not None and before.data != line.data:
             rows.append(r"\midrule")
@@ -323,7 +330,7 @@ def as_latex(table: Table, found: Sequence[Line], scale: float) -> str:
         ours = (_tex_figure(one.ours, one.mark) for one in line.figures)
         figures = _beside(table, ours, (_tex_figure(one.paper) for one in line.figures))
         rows.append(" & ".join([_tex(named), _tex(line.title), _tex(line.seeds), *figures]) + r" \\")
-    about = f"{caption(table, scale)}. " + " ".join(remarks(table, found))
+    about = f"{caption(table, scale)}. " + " ".join(remarks(table, table_lines))
     return "\n".join([
         r"\begin{table}",
         rf"\caption{{{_tex(about)}}}",
@@ -343,7 +350,7 @@ def _written(mean: float, sd: float | None, digits: int) -> str:
     return text if sd is None else f"{text} ± {sd:.{digits}f}"
 
 
-def _marked(one: Shown) -> str:
+def _marked(one: ComparedFigure) -> str:
     return f"{one.ours} {one.mark}".strip()
 
 

@@ -17,9 +17,9 @@ from ..storage.lock import FolderLock
 from ..storage.states import STATES
 from ..storage.tensors import parsed
 from ..storage.writing import write_new, write_whole
-from .cells import MADE_BY, MOST_SCALE, PARAMETERS, SAID, Cell, Job, place_aside, short_hash
+from .cells import MADE_BY, MOST_SCALE, PARAMETERS, SAID, Cell, Job, short_hash
+from .folders import RECORDS, RUNNING, misplaced, place_aside
 
-RUNNING = "running"  # the folder of the states
 JOB = "job.json"
 LOCKS = "locks"  # the folder of the cells that processes work on
 REPLACES = "replaces"  # in a record: the hash of the one in whose place it came
@@ -45,16 +45,27 @@ class Store:
     ----------
     folder : path
         Made when something is written.
+
+    Raises
+    ------
+    ValueError
+        The folder is laid out as earlier versions did it.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
+        self.records = self.folder / RECORDS
+        if misplaced(self.folder):
+            raise ValueError(
+                f"the records in {self.folder} lie where earlier versions had them: move {self.folder / '*.json'} into "
+                f"{self.records}/"
+            )
 
     # -- records ------------------------------------------------------------------------------------------------
 
     def path(self, cell: Cell) -> Path:
         """Where the record of a cell is, or will be."""
-        return self.folder / f"{cell.name}.json"
+        return self.records / f"{cell.name}.json"
 
     def read(self, cell: Cell) -> dict[str, Any] | None:
         """The record of a cell, or None if there is none.
@@ -79,8 +90,8 @@ class Store:
 
     def seeds(self, cell: Cell) -> dict[int, dict[str, Any]]:
         """The records of a cell with any seed, by seed in order."""
-        found = cell.seeds_in(self.folder, ".json")
-        records = ((seed, self.read(replace(cell, seed=seed))) for seed in found)
+        seeds = cell.seeds_in(self.records, ".json")
+        records = ((seed, self.read(replace(cell, seed=seed))) for seed in seeds)
         return {seed: record for seed, record in records if record is not None}
 
     def scales(self, data: Collection[str]) -> list[float]:
@@ -88,7 +99,7 @@ class Store:
         form = re.compile(
             rf"(?:{'|'.join(map(re.escape, data))})-.*?(?:-x(\d+(?:\.\d+)?(?:e[+-]\d+)?))?-seed\d+-[0-9a-f]+\.json"
         )
-        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        names = [path.name for path in self.records.iterdir()] if self.records.is_dir() else []
         return sorted({float(match[1] or 1) for match in map(form.fullmatch, names) if match})
 
     def of_same_figures(self, job: Job) -> list[dict[str, Any]]:
@@ -97,8 +108,8 @@ class Store:
         That is their data and their parameters.
         """
         cells = {cell.hash: cell for cell in job.cells}.values()
-        found = {replace(cell, seed=seed): record for cell in cells for seed, record in self.seeds(cell).items()}
-        records = [record for cell, record in found.items() if cell.name not in job.replaces]
+        by_cell = {replace(cell, seed=seed): record for cell in cells for seed, record in self.seeds(cell).items()}
+        records = [record for cell, record in by_cell.items() if cell.name not in job.replaces]
         return [{name: record[name] for name in (*SAID, PARAMETERS) if record.get(name)} for record in records]
 
     def write(self, cell: Cell, record: dict[str, Any], replaces: str | None = None) -> Written:
@@ -128,16 +139,22 @@ class Store:
         except ValueError as error:
             raise ValueError(f"the record of {cell.name} is not written: {error}") from error
         path = self.path(cell)
-        while (found := self.read(cell)) is None:
+        while (there := self.read(cell)) is None:
             if write_new(path, text):  # else another process was faster
                 return Written(path)
-        if found == json.loads(text):  # of a fit that was killed after it had written this
+        if there == json.loads(text):  # of a fit that was killed after it had written this
             return Written(path)
-        if replaces is None or found.get(REPLACES) == replaces:
-            return Written(path, _write_aside(path, text), in_place=False)
-        aside = _write_aside(path, json.dumps(found, indent=1) + "\n")
+        if replaces is None or there.get(REPLACES) == replaces:
+            return Written(path, self._write_aside(path, text), in_place=False)
+        aside = self._write_aside(path, json.dumps(there, indent=1) + "\n")
         write_whole(path, text)
         return Written(path, aside)
+
+    def _write_aside(self, path: Path, text: str) -> Path:
+        """Where a text is kept beside what was set aside of a record earlier."""
+        while not write_new(aside := place_aside(path, self.folder), text):
+            pass  # another process took the name
+        return aside
 
     def replaceable(self, cells: Iterable[Cell]) -> dict[str, str]:
         """The hashes of the records that some cells have, by the cells' names: those that a job is to replace."""
@@ -146,10 +163,10 @@ class Store:
 
     def has(self, job: Job) -> bool:
         """Whether all records of a job are there, and those that it replaces are replaced."""
-        found = {cell.name: self.read(cell) for cell in job.cells}
+        by_name = {cell.name: self.read(cell) for cell in job.cells}
         return all(
             record is not None and (name not in job.replaces or record.get(REPLACES) == job.replaces[name])
-            for name, record in found.items()
+            for name, record in by_name.items()
         )
 
     # -- what runs ----------------------------------------------------------------------------------------------
@@ -298,13 +315,6 @@ def remove_if_empty(folder: Path) -> None:
     """Remove a folder that holds nothing: a lock that another process has is never removed with it."""
     with suppress(OSError):
         folder.rmdir()
-
-
-def _write_aside(path: Path, text: str) -> Path:
-    """Where a text is kept beside what was set aside of a record earlier."""
-    while not write_new(aside := place_aside(path), text):
-        pass  # another process took the name
-    return aside
 
 
 def _is_bare(folder: Path) -> bool:

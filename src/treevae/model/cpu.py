@@ -19,7 +19,7 @@ from torch.autograd import Function
 LEAKY_SLOPE = 0.3
 
 
-class _Linear(Function):
+class _LinearOnCpu(Function):
     """Puts out the batch innermost; the weights' gradient lies as they do."""
 
     @staticmethod
@@ -249,7 +249,7 @@ class _LogBernoulliOnCpu(Function):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x @ weight + bias, node by node: (node, batch, n_in) -> (node, batch, n_out)."""
-    return _Linear.apply(x, weight, bias)
+    return _LinearOnCpu.apply(x, weight, bias)
 
 
 def norm_leaky(

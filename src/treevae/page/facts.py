@@ -13,7 +13,7 @@ from .. import __version__
 from ..describe import naming
 from ..describe.cards import each, short
 from ..describe.maps import flat_map
-from ..describe.placement import Standing, in_turn
+from ..describe.placement import Placement, in_turn
 from ..describe.splits import difference_image, feature_rows, split_means, word_rows
 from ..fitted import Fitted
 from ..metrics import accuracy, dendrogram_purity, leaf_purity, nmi
@@ -68,7 +68,7 @@ class Facts:
     ) -> None:
         most = LADDER[0]
         self.model, self.samples, self.tree = model.fitted_, samples, model.tree_
-        self.standing = Standing(self.tree, self.model.predict_proba(samples.given))
+        self.standing = Placement(self.tree, self.model.predict_proba(samples.given))
         labels, kind = self.standing.labels, samples.kind
         self.class_names: list[str] | None = None
         self.y: np.ndarray | None = None

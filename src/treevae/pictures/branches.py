@@ -29,7 +29,7 @@ BEND = 0.55  # of a level, where a lying branch has turned: words stand on the r
 
 
 @dataclass(frozen=True)
-class Layout:
+class Branches:
     """Where the nodes of a tree stand, and which share of the samples comes by."""
 
     x: dict[int, float]  # leaf k stands at k, a parent in the middle of its children
@@ -37,8 +37,8 @@ class Layout:
     share: dict[int, float]
 
     @classmethod
-    def of(cls, tree: Tree, labels: np.ndarray) -> Layout:
-        """The layout of a tree whose leaves won the samples as ``labels`` says."""
+    def of(cls, tree: Tree, labels: np.ndarray) -> Branches:
+        """The branches of a tree whose leaves won the samples as ``labels`` says."""
         x = {leaf: float(k) for k, leaf in enumerate(tree.leaves)}
         won = dict(zip(tree.leaves, np.bincount(labels, minlength=len(tree.leaves)).tolist(), strict=True))
         for node in reversed(tree.nodes):  # children before parents
@@ -100,17 +100,17 @@ def branch(start: tuple[float, float], turn: tuple[float, float], end: float) ->
     return np.vstack([[start[0], start[1] - 0.02], np.column_stack([along, across]), [turn[0], end]])
 
 
-def draw_branches(axes: Axes, frame: Frame, tree: Tree, layout: Layout, colours: dict[int, np.ndarray]) -> None:
+def draw_branches(axes: Axes, frame: Frame, tree: Tree, branches: Branches, colours: dict[int, np.ndarray]) -> None:
     """Draw a line from every parent to its children; side by side they are as wide as the one that comes in."""
     inch = ALL_SAMPLES / 72
     bend = frame.level * (BEND if frame.lying else 1)
     for node in tree.nodes:
-        edge = frame.along(layout.x[node]) - layout.share[node] * inch / 2
-        start = frame.across(layout.depth[node])
+        edge = frame.along(branches.x[node]) - branches.share[node] * inch / 2
+        start = frame.across(branches.depth[node])
         for child in tree.children(node):
-            width = layout.share[child] * inch
+            width = branches.share[child] * inch
             end = frame.badges if tree.is_leaf(child) else start + frame.level
-            points = branch((edge + width / 2, start), (frame.along(layout.x[child]), start + bend), end)
+            points = branch((edge + width / 2, start), (frame.along(branches.x[child]), start + bend), end)
             axes.plot(
                 *frame.points(points).T,
                 color=colours[child],
@@ -126,7 +126,7 @@ def draw_nodes(
     axes: Axes,
     frame: Frame,
     tree: Tree,
-    layout: Layout,
+    branches: Branches,
     colours: dict[int, np.ndarray],
     total: str,
     notes: Mapping[int, Sequence[str]] | None = None,
@@ -137,18 +137,18 @@ def draw_nodes(
     """
     plate = {"boxstyle": "round,pad=0.55,rounding_size=1", "facecolor": TRUNK, "linewidth": 0}
     before, align = (0.1, "right") if frame.lying else (0.17, "center")
-    x, y = frame.points(np.array([frame.along(layout.x[0]), frame.root - before]))
+    x, y = frame.points(np.array([frame.along(branches.x[0]), frame.root - before]))
     write(axes, x, y, total, color="white", ha=align, bbox=plate)
     for node in tree.routers:
         if node == 0:
             continue
-        x, y = frame.points(np.array([frame.along(layout.x[node]), frame.across(layout.depth[node])]))
+        x, y = frame.points(np.array([frame.along(branches.x[node]), frame.across(branches.depth[node])]))
         axes.plot(x, y, "o", markersize=7, markerfacecolor="white", markeredgecolor=colours[node], markeredgewidth=1.8)
         if node == tree.routers[0]:  # which all samples come by
             continue
         side = -1 if _is_first(tree, node) else 1  # the branch comes in from the other side
-        away = max(layout.share[node] * ALL_SAMPLES / 2, 4) / 72 + 0.05
-        share, style = percent(layout.share[node]), {"color": QUIET, "fontsize": SMALL}
+        away = max(branches.share[node] * ALL_SAMPLES / 2, 4) / 72 + 0.05
+        share, style = percent(branches.share[node]), {"color": QUIET, "fontsize": SMALL}
         if not frame.lying:
             write(axes, x + side * away, y, share, ha="right" if side < 0 else "left", **style)
             continue

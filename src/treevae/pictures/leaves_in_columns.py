@@ -12,7 +12,7 @@ import numpy as np
 
 from ..describe.images import LeafCard
 from ..tree import Tree
-from .branches import BADGE, Frame, Layout, draw_branches, draw_nodes, node_colours
+from .branches import BADGE, Branches, Frame, draw_branches, draw_nodes, node_colours
 from .canvas import EDGE, QUIET, REAL_PANEL, SMALL, blank, draw_ground, draw_images, pale, percent, write, write_within
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LEVEL = 0.72  # from parent to child
 
 
 @dataclass(frozen=True)
-class Page:
+class ColumnsPage:
     """Where things are on the paper, in inches from the upper left corner."""
 
     n_leaves: int
@@ -84,12 +84,12 @@ class Page:
         return ceil(n / ACROSS) * self.cell[1]
 
 
-def draw_upright(tree: Tree, layout: Layout, page: Page, cards: Sequence[LeafCard], total: str) -> Figure:
+def draw_in_columns(tree: Tree, branches: Branches, page: ColumnsPage, cards: Sequence[LeafCard], total: str) -> Figure:
     """The figure of a tree with the cards of its leaves."""
     figure, axes = blank(page.size)
     colours = node_colours(tree)
-    draw_branches(axes, page.frame, tree, layout, colours)
-    draw_nodes(axes, page.frame, tree, layout, colours, total)
+    draw_branches(axes, page.frame, tree, branches, colours)
+    draw_nodes(axes, page.frame, tree, branches, colours, total)
     for name, top in page.rows.items():
         _draw_row_name(axes, page, name, top)
     for k, (leaf, card) in enumerate(zip(tree.leaves, cards, strict=True)):
@@ -97,13 +97,13 @@ def draw_upright(tree: Tree, layout: Layout, page: Page, cards: Sequence[LeafCar
     return figure
 
 
-def _draw_row_name(axes: Axes, page: Page, name: str, top: float) -> None:
+def _draw_row_name(axes: Axes, page: ColumnsPage, name: str, top: float) -> None:
     if name in ("real", "generated"):
         top += page.panel_height(page.n_real if name == "real" else page.n_generated) / 2
     write(axes, MARGIN - 0.05, top, name, color=QUIET, fontsize=SMALL, ha="right")
 
 
-def _draw_card(axes: Axes, page: Page, k: int, card: LeafCard, colour: np.ndarray) -> None:
+def _draw_card(axes: Axes, page: ColumnsPage, k: int, card: LeafCard, colour: np.ndarray) -> None:
     """Write the header of leaf k and draw its two panels of images."""
     x, rows = page.frame.along(k), page.rows
     write(axes, x, rows["share"], percent(card.share), ha="center")
@@ -114,7 +114,7 @@ def _draw_card(axes: Axes, page: Page, k: int, card: LeafCard, colour: np.ndarra
     _draw_panel(axes, page, x, rows["generated"], card.generated, page.n_generated, pale(colour))
 
 
-def _draw_panel(axes: Axes, page: Page, x: float, top: float, images: np.ndarray, n: int, tone: Any) -> None:
+def _draw_panel(axes: Axes, page: ColumnsPage, x: float, top: float, images: np.ndarray, n: int, tone: Any) -> None:
     """Draw the images in rows on a ground that has room for n of them."""
     left, (width, height) = x - page.panel / 2, page.cell
     draw_ground(axes, left, top, page.panel, page.panel_height(n), tone)

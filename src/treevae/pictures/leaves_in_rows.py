@@ -15,7 +15,7 @@ import numpy as np
 from ..describe.contrasts import Frequency
 from ..describe.images import LeafCard
 from ..tree import Tree
-from .branches import BADGE, Frame, Layout, draw_branches, draw_nodes, node_colours
+from .branches import BADGE, Branches, Frame, draw_branches, draw_nodes, node_colours
 from .canvas import (
     EDGE,
     INK,
@@ -50,7 +50,7 @@ WORD_ROW, ATTRIBUTE_ROW, IMAGE_GAP = 0.43, 0.56, 0.08  # heights of rows, and ho
 
 
 @dataclass(frozen=True)
-class Page:
+class RowsPage:
     """Where things are on the paper, in inches from the upper left corner."""
 
     n_leaves: int
@@ -90,7 +90,7 @@ class Leafage:
     """What all lying pictures show: the tree, its samples, and what its nodes hold."""
 
     tree: Tree
-    layout: Layout
+    branches: Branches
     total: str  # at the root
     held: Sequence[tuple[str, float] | None] | None  # main class of each leaf and its share; None without labels
     notes: Mapping[int, Sequence[str]]  # on the branches to inner nodes
@@ -114,11 +114,11 @@ def draw_attributes(leafage: Leafage, attributes: Sequence[Sequence[Frequency]],
     left, _ = page.columns[name]
     for k, row in enumerate(attributes):
         y = page.frame.along(k)
-        for i, found in enumerate(row):
-            x, more = left + i * ATTRIBUTE, found.inside > found.overall
+        for i, attribute in enumerate(row):
+            x, more = left + i * ATTRIBUTE, attribute.inside > attribute.overall
             style = {"weight": "bold", "color": INK} if more else {"color": QUIET}
-            write_within(axes, x, y - 0.1, found.name.replace("_", " "), ATTRIBUTE - 0.1, fontsize=SMALL, **style)
-            numbers = f"{percent(found.inside)} ({percent(found.overall)})"
+            write_within(axes, x, y - 0.1, attribute.name.replace("_", " "), ATTRIBUTE - 0.1, fontsize=SMALL, **style)
+            numbers = f"{percent(attribute.inside)} ({percent(attribute.overall)})"
             write(axes, x, y + 0.1, numbers, fontsize=SMALL, color=style["color"])
     return figure
 
@@ -139,26 +139,26 @@ def draw_cards(leafage: Leafage, cards: Sequence[LeafCard], proportion: float, n
     return figure
 
 
-def _page(leafage: Leafage, row: float, content: Mapping[str, float]) -> Page:
+def _page(leafage: Leafage, row: float, content: Mapping[str, float]) -> RowsPage:
     tree, class_width = leafage.tree, None
     if leafage.held is not None:
         longest = max((len(main[0]) for main in leafage.held if main is not None), default=0)
         class_width = min(max(longest * CLASS_LETTER, CLASS[0]), CLASS[1])
     root = ROOT + LETTER * len(leafage.total)
-    return Page(len(tree.leaves), tree.height, root, max(row, 2 * BADGE / 72 + 0.02), class_width, content)
+    return RowsPage(len(tree.leaves), tree.height, root, max(row, 2 * BADGE / 72 + 0.02), class_width, content)
 
 
-def _draw_rows(leafage: Leafage, page: Page, stripes: bool = True) -> tuple[Figure, Axes]:
+def _draw_rows(leafage: Leafage, page: RowsPage, stripes: bool = True) -> tuple[Figure, Axes]:
     """A figure with the tree, the names of the columns, and the numbers of each leaf."""
-    tree, layout, frame = leafage.tree, leafage.layout, page.frame
+    tree, branches, frame = leafage.tree, leafage.branches, page.frame
     figure, axes = blank(page.size)
     colours = node_colours(tree)
     if stripes:
         right = page.size[0] - EDGE / 2
         for k in range(0, page.n_leaves, 2):
             draw_ground(axes, frame.badges, frame.along(k) - page.row / 2, right - frame.badges, page.row, STRIPE)
-    draw_branches(axes, frame, tree, layout, colours)
-    draw_nodes(axes, frame, tree, layout, colours, leafage.total, leafage.notes)
+    draw_branches(axes, frame, tree, branches, colours)
+    draw_nodes(axes, frame, tree, branches, colours, leafage.total, leafage.notes)
     quiet = {"color": QUIET, "fontsize": SMALL}
     write(axes, frame.badges, HEADER - 0.16, "cluster", ha="center", **quiet)
     for name, (left, width) in page.columns.items():
@@ -166,7 +166,7 @@ def _draw_rows(leafage: Leafage, page: Page, stripes: bool = True) -> tuple[Figu
         write(axes, x, HEADER - 0.16, name, ha=align, **quiet)
     for k, leaf in enumerate(tree.leaves):
         y = frame.along(k)
-        write(axes, sum(page.columns["share"]), y, percent(layout.share[leaf]), ha="right")
+        write(axes, sum(page.columns["share"]), y, percent(branches.share[leaf]), ha="right")
         if leafage.held is not None and (main := leafage.held[k]) is not None:
             left, width = page.columns["main class"]
             write_within(axes, left, y, main[0], width, weight="bold")

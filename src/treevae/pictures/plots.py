@@ -22,9 +22,9 @@ from ..describe.contrasts import (
     split_words,
 )
 from ..describe.images import image_form, leaf_cards
-from .branches import Layout
+from .branches import Branches
 from .canvas import need_matplotlib
-from .leaves_in_columns import Page, draw_upright
+from .leaves_in_columns import ColumnsPage, draw_in_columns
 from .leaves_in_rows import Leafage, draw_attributes, draw_cards, draw_words
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ def tree_picture(
     reach = model.predict_proba(X)
     labels = reach.argmax(1)
     cards = leaf_cards(model, X, reach, classes, n_real, n_generated, random_state)
-    layout, total = Layout.of(tree, labels), f"{len(X):,} images"
+    branches, total = Branches.of(tree, labels), f"{len(X):,} images"
     if upright:
-        page = Page(len(cards), tree.height, height / width, classes is not None, n_real, n_generated)
-        return draw_upright(tree, layout, page, cards, total)
+        page = ColumnsPage(len(cards), tree.height, height / width, classes is not None, n_real, n_generated)
+        return draw_in_columns(tree, branches, page, cards, total)
     held = None if classes is None else main_classes(tree, labels, classes)
     notes = {} if classes is None else split_classes(tree, labels, classes)
-    return draw_cards(Leafage(tree, layout, total, held, notes), cards, height / width, n_real, n_generated)
+    return draw_cards(Leafage(tree, branches, total, held, notes), cards, height / width, n_real, n_generated)
 
 
 def word_picture(
@@ -127,7 +127,7 @@ def word_picture(
     words = leaf_words(tree, labels, X, names, n_words)
     notes = split_words(tree, labels, X, names)
     held = None if y is None else main_classes(tree, labels, named_classes(y, class_names, len(labels)))
-    return draw_words(Leafage(tree, Layout.of(tree, labels), f"{len(labels):,} texts", held, notes), words, n_words)
+    return draw_words(Leafage(tree, Branches.of(tree, labels), f"{len(labels):,} texts", held, notes), words, n_words)
 
 
 def attribute_picture(
@@ -154,10 +154,10 @@ def attribute_picture(
     need_matplotlib()
     n_attributes = _at_least_1("n_attributes", n_attributes)
     tree, labels = model.tree_, model.predict(X)
-    found = leaf_attributes(tree, labels, attributes, names, n_attributes)
+    frequencies = leaf_attributes(tree, labels, attributes, names, n_attributes)
     notes = split_attributes(tree, labels, attributes, [name.replace("_", " ") for name in names])
-    leafage = Leafage(tree, Layout.of(tree, labels), f"{len(labels):,} samples", None, notes)
-    return draw_attributes(leafage, found, n_attributes)
+    leafage = Leafage(tree, Branches.of(tree, labels), f"{len(labels):,} samples", None, notes)
+    return draw_attributes(leafage, frequencies, n_attributes)
 
 
 def data_set_picture(model: TreeVAE, data: DataSet) -> Figure:

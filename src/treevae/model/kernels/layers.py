@@ -186,7 +186,7 @@ def _norm_plan(n: int, rows: int, f: int) -> tuple[tuple[int, int, int], int, di
     return (n, cdiv(rows, share), blocks), share, {"FEATURES": f, "BR": tall, "BF": wide, "num_warps": 8}
 
 
-class _NormLeaky(Function):
+class _FusedNormLeaky(Function):
     @staticmethod
     def forward(ctx, x, weight, bias, running_mean, running_var, epsilon, momentum):
         n, rows, f = x.shape
@@ -229,7 +229,7 @@ def norm_leaky(
     """
     if fused_images(x) and x.shape[1] > 1:
         affine = weight.contiguous(), bias.contiguous()
-        return _NormLeaky.apply(x.contiguous(), *affine, running_mean, running_var, epsilon, momentum)
+        return _FusedNormLeaky.apply(x.contiguous(), *affine, running_mean, running_var, epsilon, momentum)
     return cpu.norm_leaky(x, weight, bias, running_mean, running_var, epsilon, momentum)
 
 
@@ -246,15 +246,15 @@ def _row_sums(x, starts, members, y, width, SIZE: tl.constexpr):
     tl.store(y + group * width + at, value, mask=at < width)
 
 
-class _RowSums(Function):
+class _FusedRowSums(Function):
     @staticmethod
     def forward(ctx, x, starts, members, users_starts, users):
         ctx.save_for_backward(users_starts, users)
-        return _RowSums.summed(x, starts, members)
+        return _FusedRowSums.summed(x, starts, members)
 
     @staticmethod
     def backward(ctx, dy):
-        return _RowSums.summed(dy, *ctx.saved_tensors), None, None, None, None
+        return _FusedRowSums.summed(dy, *ctx.saved_tensors), None, None, None, None
 
     @staticmethod
     def summed(x, starts, members):
@@ -270,4 +270,4 @@ def row_sums(x: Tensor, groups: tuple[Tensor, Tensor], users: tuple[Tensor, Tens
 
     Both are compressed rows: (starts, members). The plain form is :class:`~treevae.model.layout.RowSums`.
     """
-    return _RowSums.apply(x, *groups, *users)
+    return _FusedRowSums.apply(x, *groups, *users)

@@ -214,7 +214,7 @@ def _log_bernoulli(
         tl.store(log_px + row, tl.sum(total, 1)[:, None], mask=row < count)
 
 
-class _LogBernoulli(Function):
+class _FusedLogBernoulli(Function):
     @staticmethod
     def launch(x, output, run_of, log_px, g, doutput, backward):
         n, b, f = output.shape
@@ -226,7 +226,7 @@ class _LogBernoulli(Function):
     @staticmethod
     def forward(ctx, x, output, run_of):
         log_px = output.new_empty(output.shape[:2])
-        _LogBernoulli.launch(x, output, run_of, log_px, log_px, output, backward=False)
+        _FusedLogBernoulli.launch(x, output, run_of, log_px, log_px, output, backward=False)
         ctx.save_for_backward(x, output, run_of)
         return log_px
 
@@ -234,7 +234,7 @@ class _LogBernoulli(Function):
     def backward(ctx, g):
         x, output, run_of = ctx.saved_tensors
         doutput = torch.empty_like(output)
-        _LogBernoulli.launch(x, output, run_of, g, g.contiguous(), doutput, backward=True)
+        _FusedLogBernoulli.launch(x, output, run_of, g, g.contiguous(), doutput, backward=True)
         return None, doutput, None
 
 
@@ -244,7 +244,7 @@ def log_bernoulli(x: Tensor, output: Tensor, run_of: Tensor) -> Tensor:
     x is (run, batch, feature); node i explains the data of run ``run_of[i]``.
     """
     if fused(output):
-        return _LogBernoulli.apply(x.contiguous(), output.contiguous(), run_of)
+        return _FusedLogBernoulli.apply(x.contiguous(), output.contiguous(), run_of)
     return cpu.log_bernoulli(x, output, run_of)
 
 

@@ -1,0 +1,1 @@
+"""What a choice does to the figures."""
