@@ -23,7 +23,7 @@ from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
 from .tree import Tree
 
 SCORE_DRAWS = 10  # Monte Carlo draws behind every score
-Question = Callable[[torch.Tensor], torch.Tensor]
+AskModule = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Walks(NamedTuple):
@@ -83,7 +83,7 @@ class Fitted:
         """X as the module sees it, on the CPU."""
         return self.decides.to_model(self.read(X))
 
-    def ask(self, X: Any, question: Question, light: bool = True) -> np.ndarray:
+    def ask(self, X: Any, question: AskModule, light: bool = True) -> np.ndarray:
         """The module's answer, in eval mode, for all samples; light questions run at most one decoder each."""
         samples = Samples(self.encode(X), self.device, largest=self.module.arch.largest_activation)
         return over(self.module, samples, question, LIGHT_CHUNK if light else CHUNK).cpu().numpy()
@@ -205,6 +205,6 @@ class Fitted:
         return self.shown.to_user(values.cpu().numpy())
 
 
-def winners(module: TreeVAEModule) -> Question:
+def winners(module: TreeVAEModule) -> AskModule:
     """Asks for the most probable leaf."""
     return lambda x: module.reach(x).argmax(1)

@@ -27,7 +27,7 @@ class Descent:
     z: list[Tensor]  # by level: (node, M * batch, latent)
     kl: Tensor  # (node, M * batch): KL of z's posterior from its prior; 0 where z was given
     samples: int  # M
-    start: Start | None
+    start: DescentStart | None
 
     def each(self, x: Tensor) -> Tensor:
         """Samples of shape (run, batch, features), once for every one of the M: (run, M * batch, features)."""
@@ -35,7 +35,7 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class Start:
+class DescentStart:
     """Where a subtree's descent starts: a sample of its roots' z, and how probable it was to get there."""
 
     z: Tensor  # (tree, batch, latent)
@@ -55,7 +55,7 @@ def noise_for(nodes: Nodes, rows: int, generator: torch.Generator) -> list[Tenso
 
 
 def infer(
-    nodes: Nodes, d: Levels, noise: Sequence[Tensor] | None, samples: int = 1, start: Start | None = None
+    nodes: Nodes, d: Levels, noise: Sequence[Tensor] | None, samples: int = 1, start: DescentStart | None = None
 ) -> Descent:
     """A sample of every z from its posterior (without noise: its mean), from the roots down (eqs. 7 to 9).
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..tree import Tree
 from . import descent, kernels
-from .descent import Descent, Start
+from .descent import Descent, DescentStart
 from .layout import Layout, NodeKey
 from .networks import Architecture, Mlp
 from .nodes import Levels, Make, Nodes, copied_networks, new_networks
@@ -136,7 +136,7 @@ class Subtree(Trainable):
 
     def descend(self, evidence: Evidence, z: Tensor, noise: Sequence[Tensor]) -> Descent:
         """A pass down the subtrees, given what is known of their roots and a sample of the roots' z."""
-        start = Start(z.index_select(0, self.nodes.layout.run_of_trees), evidence.log_reach)
+        start = DescentStart(z.index_select(0, self.nodes.layout.run_of_trees), evidence.log_reach)
         return descent.infer(self.nodes, self._d(evidence), noise, start=start)
 
     def branches(self, evidence: Evidence) -> Tensor:
