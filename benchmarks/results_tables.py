@@ -200,7 +200,7 @@ def written(name: str) -> list[str]:
 
 def between_methods() -> list[str]:
     """The gains of the methods over each other, and how many are more than chance explains."""
-    return [*ranking.rows(), "", ranking.multiplicity(), "", ranking.beside_the_paper()]
+    return [*ranking.rows(), "", ranking.multiplicity(), "", *ranking.beside_the_paper()]
 
 
 def digits() -> list[str]:
