@@ -2,8 +2,8 @@
 
     python benchmarks/evidence.py
 
-A table's place on a page begins with a line ``<!-- table: NAME -->`` and ends with ``<!-- end -->``. The name is that of
-the function which makes it. tests/test_results.py fails where a page and the records differ.
+A table's place on a page begins with a line ``<!-- table: NAME -->`` and ends with ``<!-- end -->``; what is between is
+written by the function of that name. tests/test_results.py fails where a page and the records differ.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def page(name: str) -> Path:
 
 def with_tables(text: str) -> str:
     """A page with its tables as the records have them."""
-    return PLACE.sub(lambda place: "\n".join([f"<!-- table: {place[1]} -->", *TABLES[place[1]](), "<!-- end -->"]), text)
+    return PLACE.sub(
+        lambda place: "\n".join([f"<!-- table: {place[1]} -->", *TABLES[place[1]](), "<!-- end -->"]), text
+    )
 
 
 def main() -> None:

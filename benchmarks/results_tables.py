@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,7 +86,11 @@ def recipes() -> list[str]:
     """The trees of the paper's first table, by its recipes."""
     trees = (line for line in lines(table_of("clustering"), STORE, 1.0) if line.title == "TreeVAE")
     rows = (
-        [line.data, line.seeds, *(cell for one in line.figures for cell in (f"{one.ours} {one.mark}".strip(), one.paper))]
+        [
+            line.data,
+            line.seeds,
+            *(cell for one in line.figures for cell in (f"{one.ours} {one.mark}".strip(), one.paper)),
+        ]
         for line in trees
     )
     return markdown("data | seeds | DP | paper | LP | paper | ACC | paper | NMI | paper", rows)
@@ -147,7 +152,9 @@ def likelihoods() -> list[str]:
     """Where a run has them: the paper's formula for log p(x), and the true bound."""
     rows = []
     for mark in MARKS[:3]:
-        runs = {seed: run["likelihood"] for seed, run in recorded(mark.data, **mark.settings).items() if "likelihood" in run}
+        runs = {
+            seed: run["likelihood"] for seed, run in recorded(mark.data, **mark.settings).items() if "likelihood" in run
+        }
         ours, bound = (mean([run[name]["mean"] for run in runs.values()]) for name in ("ll_paper", "ll_iwae"))
         seeds = f"{min(runs)} to {max(runs)}" if len(runs) > 1 else str(*runs)
         rows.append([mark.label, seeds, ours, printed(of_the_paper(mark.data, "LL")), bound])
@@ -205,7 +212,9 @@ def between_methods() -> list[str]:
 
 def digits() -> list[str]:
     """The digits, with the gain of LadderVAE over TreeVAE below them."""
-    both = ([run["scores_percent"] for run in recorded("digits", method).values()] for method in ("laddervae", "treevae"))
+    both = (
+        [run["scores_percent"] for run in recorded("digits", method).values()] for method in ("laddervae", "treevae")
+    )
     ladders, trees = both
     gains = (gain([one[score] for one in ladders], [one[score] for one in trees]) for score in SCORES)
     return [*written("digits"), f"| Digits | *LadderVAE + Ward over TreeVAE* | {len(trees)} | {' | '.join(gains)} |"]
@@ -234,7 +243,14 @@ def _look(name: str, when: str, looks: Iterable[Mapping[str, Any]]) -> list[str]
 
     kl = [one["kl_root"] + one["kl_nodes"] + one["kl_decisions"] for one in of]
     scores = (cell([one.get(score) for one in of]) for score in ("ACC", "NMI"))
-    return [name, when, cell([one["ELBO"] for one in of]), cell([-one["reconstruction"] for one in of]), cell(kl), *scores]
+    return [
+        name,
+        when,
+        cell([one["ELBO"] for one in of]),
+        cell([-one["reconstruction"] for one in of]),
+        cell(kl),
+        *scores,
+    ]
 
 
 def _grown(name: str) -> list[dict[str, Any]]:
@@ -274,12 +290,11 @@ def texts() -> list[str]:
 
 def texts_growing() -> list[str]:
     """What each stage that trains the whole tree costs while a tree of texts grows."""
-    looks = _grown("cuda")
-    rows = [
-        [str(one["leaves"]), *(f"{of['ELBO']:.1f}".replace("-", "−") for of in (before, one)), f"{before['ELBO'] - one['ELBO']:.1f}"]
-        for before, one in zip(looks, looks[1:], strict=False)
-        if one["stage"] == "whole tree"
-    ]
+    rows = []
+    for before, one in pairwise(_grown("cuda")):
+        if one["stage"] == "whole tree":
+            figures = (before["ELBO"], one["ELBO"], before["ELBO"] - one["ELBO"])
+            rows.append([str(one["leaves"]), *(mean([figure]) for figure in figures)])
     return markdown("leaves | ELBO before | ELBO after | nats lost", rows)
 
 
@@ -289,8 +304,7 @@ def texts_ends() -> list[str]:
     for name, looks in alone("news20_stages-cuda.json")["final"].items():
         elbos = {one["epoch"]: one["test"]["ELBO"] for one in looks}
         best = max(elbos, key=lambda epoch: elbos[epoch])
-        last = f"{elbos[max(elbos)]:.1f}"
-        rows.append([name, *(text.replace("-", "−") for text in (f"{elbos[best]:.1f}", str(best), last))])
+        rows.append([name, mean([elbos[best]]), str(best), mean([elbos[max(elbos)]])])
     return markdown("final stage | best ELBO | after epochs | ELBO at the end", rows)
 
 
@@ -321,12 +335,12 @@ def _tried(data: str, scale: float, ways: str, record: Mapping[str, Any]) -> lis
     figures = (record["elbo"]["ELBO"], *(record["scores_percent"][score] for score in ("ACC", "NMI")))
     label = {"cifar10": "CIFAR-10", "news20": "20Newsgroups"}[data]
     length = {1.0: "whole", 0.5: "half"}[scale]
-    return [label, length, ways, *(f"{figure:.1f}".replace("-", "−") for figure in figures)]
+    return [label, length, ways, *(mean([figure]) for figure in figures)]
 
 
 def omniglot() -> list[str]:
     """What the filter that shrinks Omniglot's drawings does to the likelihood."""
-    widened = [one for one in alone("omniglot-widened.jsonl")]
+    widened = alone("omniglot-widened.jsonl")
     runs = [
         ("Omniglot, TreeVAE", "averages all pixels", [one for one in widened if one["data"] == "omniglot"]),
         ("Omniglot, TreeVAE", "the four nearest (ours)", list(recorded("omniglot").values())),
@@ -339,7 +353,7 @@ def omniglot() -> list[str]:
         for label, filtered, of in runs
     ]
     for one in alone("omniglot_resampling-cpu.json")["filters"]:
-        figures = (f"{one[name]:.1f}".replace("-", "−") for name in ("ELBO", "RL"))
+        figures = (mean([one[name]]) for name in ("ELBO", "RL"))
         rows.append(["Omniglot, a small VAE", one["filter"], *figures, "–", "–"])
     return markdown("data, model | filter | ELBO | RL | ACC | NMI", rows)
 
@@ -348,7 +362,7 @@ def bottom_up() -> list[str]:
     """A VAE with TreeVAE's bottom-up and without, on MNIST."""
     rows = [
         ["the encoder alone" if one["depth"] == 0 else "with the bottom-up", str(one["epochs"]), "1"]
-        + [f"{figure:.1f}".replace("-", "−") for figure in (one["elbo"]["ELBO"], *(one["ward_percent"][s] for s in ("ACC", "NMI")))]
+        + [mean([figure]) for figure in (one["elbo"]["ELBO"], *(one["ward_percent"][s] for s in ("ACC", "NMI")))]
         for one in alone("vae_bottom_up-mnist-cpu.json")["runs"]
     ]
     old = [one for one in alone("vae_encoder_alone.jsonl") if one["data"] == "mnist"]
@@ -357,12 +371,21 @@ def bottom_up() -> list[str]:
         figures += [mean([one["scores_percent"][score] for one in runs]) for score in ("ACC", "NMI")]
         rows.append([label, str(runs[0]["parameters"]["epochs"]), str(len(runs)), *figures])
     paper = [printed(of_the_paper("mnist", score, "vae")) for score in ("ELBO", "ACC", "NMI")]
-    return markdown("VAE on MNIST | epochs | seeds | ELBO | Ward's ACC | Ward's NMI", [*rows, ["the paper's", "–", "10", *paper]])
+    return markdown(
+        "VAE on MNIST | epochs | seeds | ELBO | Ward's ACC | Ward's NMI", [*rows, ["the paper's", "–", "10", *paper]]
+    )
 
 
 def draws() -> list[str]:
     """Ward's method on the means of the latents, and on draws of them."""
-    names = ("news20-vae", "news20-laddervae", "fashion-vae", "fashion-vae-500-epochs", "mnist-vae", "mnist-vae-100-epochs")
+    names = (
+        "news20-vae",
+        "news20-laddervae",
+        "fashion-vae",
+        "fashion-vae-500-epochs",
+        "mnist-vae",
+        "mnist-vae-100-epochs",
+    )
     rows = []
     for one in (alone(f"ward_of_draws-{name}-cpu.json") for name in (*names, "mnist-vae-500-epochs")):
         means, drawn = one["ward_of_means_percent"], one["ward_of_draws_percent"]

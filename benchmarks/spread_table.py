@@ -158,7 +158,10 @@ def rules_row(line: dict[str, Any]) -> list[str]:
 
 
 SETTINGS = "data | setting | epochs | seeds | leaves | ACC | NMI | DP | ELBO"
-GOALS = (("mnist", "MNIST: ACC at least 95, sd at most 3", 95.0, 3.0), ("fashion", "Fashion: ACC at least 66", 66.0, None))
+GOALS = (
+    ("mnist", "MNIST: ACC at least 95, sd at most 3", 95.0, 3.0),
+    ("fashion", "Fashion: ACC at least 66", 66.0, None),
+)
 SANDALS, DRESSES = 5, 3  # of the classes of Fashion
 
 
@@ -194,7 +197,8 @@ def gains_table() -> list[str]:
     found = gains_together()
     tested = [one for one in found if one.p is not None]
     rows = [
-        [*one.about, f"**{one.text}**" if (one.together or 1.0) < CLEAR else one.text, written_p(one.p)] for one in found
+        [*one.about, f"**{one.text}**" if (one.together or 1.0) < CLEAR else one.text, written_p(one.p)]
+        for one in found
     ]
     clear = sum((one.p or 0.0) < CLEAR for one in tested)
     stay = sum((one.together or 0.0) < CLEAR for one in tested)
