@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import history_tables
 import results_tables
 import spread_table
 
@@ -31,16 +32,16 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "generative": partial(results_tables.written, "generative"),
     "between-methods": results_tables.between_methods,
     "digits": results_tables.digits,
-    "ward-on-texts": results_tables.ward_on_texts,
-    "texts": results_tables.texts,
-    "texts-growing": results_tables.texts_growing,
-    "texts-ends": results_tables.texts_ends,
-    "texts-bounds": results_tables.texts_bounds,
-    "tensorflow": results_tables.tensorflow,
-    "omniglot": results_tables.omniglot,
-    "bottom-up": results_tables.bottom_up,
-    "draws": results_tables.draws,
-    "hdbscan": results_tables.hdbscan,
+    "ward-on-texts": history_tables.ward_on_texts,
+    "texts": history_tables.texts,
+    "texts-growing": history_tables.texts_growing,
+    "texts-ends": history_tables.texts_ends,
+    "texts-bounds": history_tables.texts_bounds,
+    "tensorflow": history_tables.tensorflow,
+    "omniglot": history_tables.omniglot,
+    "bottom-up": history_tables.bottom_up,
+    "draws": history_tables.draws,
+    "hdbscan": history_tables.hdbscan,
     "goals": spread_table.goals,
     "settings": spread_table.settings,
     "costs": spread_table.costs,
