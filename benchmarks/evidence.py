@@ -61,9 +61,11 @@ def page(name: str) -> Path:
 
 def with_tables(text: str) -> str:
     """A page with its tables as the records have them."""
-    return PLACE.sub(
-        lambda place: "\n".join([f"<!-- table: {place[1]} -->", *TABLES[place[1]](), "<!-- end -->"]), text
-    )
+
+    def filled(place: re.Match[str]) -> str:
+        return "\n".join([f"<!-- table: {place[1]} -->", "", *TABLES[place[1]](), "", "<!-- end -->"])
+
+    return PLACE.sub(filled, text)
 
 
 def main() -> None:
