@@ -41,18 +41,18 @@ def row_of(data: str, method: str) -> PaperRow:
 
 def records_of(store: Store, row: PaperRow) -> list[dict[int, dict[str, Any]]]:
     """Of each score of a row of a table the records by seed; refused where the table would not average them."""
-    of_entries = [store.seeds(METHODS[row.method].cell(row.data, entry.changes, 1.0, 0)) for entry in row.entries]
-    for records in of_entries:
+    found = [store.seeds(METHODS[row.method].cell(row.data, entry.changes, 1.0, 0)) for entry in row.entries]
+    for records in found:
         if mixed := mixture(row, records):
             raise ValueError(mixed[1])
-    return of_entries
+    return found
 
 
 def read(store: Store, row: PaperRow) -> list[list[float]]:
     """Of each score of a row of a table the values over seeds."""
     pairs = zip(row.entries, records_of(store, row), strict=True)
-    scores = ((entry.score.read(one) for one in records.values()) for entry, records in pairs)
-    return [[value for value in values if value is not None] for values in scores]
+    found = ((entry.score.read(one) for one in records.values()) for entry, records in pairs)
+    return [[value for value in values if value is not None] for values in found]
 
 
 def refuse_other_samples(store: Store, rows: Sequence[PaperRow]) -> None:
@@ -77,15 +77,15 @@ class Gain(NamedTuple):
 
 def gains(results: Path = RESULTS) -> dict[tuple[str, str, str], list[Gain]]:
     """By data set and pair of methods the gains in DP, LP, ACC and NMI."""
-    store, by_pair = Store(results), dict[tuple[str, str, str], list[Gain]]()
+    store, found = Store(results), dict[tuple[str, str, str], list[Gain]]()
     for data in DATA:
         for pair in PAIRS:
             compared = [row_of(data, method) for method in pair]
             refuse_other_samples(store, compared)
             both = zip(*(read(store, row) for row in compared), strict=True)
-            by_pair[data, *pair] = [Gain(gain(*of), by_chance(*map(Mean.of, of))) for of in both]
-    together = iter(false_discovery_control([one.alone for row in by_pair.values() for one in row]).tolist())
-    return {about: [one._replace(together=next(together)) for one in row] for about, row in by_pair.items()}
+            found[data, *pair] = [Gain(gain(*of), by_chance(*map(Mean.of, of))) for of in both]
+    together = iter(false_discovery_control([one.alone for row in found.values() for one in row]).tolist())
+    return {about: [one._replace(together=next(together)) for one in row] for about, row in found.items()}
 
 
 def rows(results: Path = RESULTS) -> Iterator[str]:
@@ -103,25 +103,28 @@ def multiplicity(results: Path = RESULTS) -> str:
     return f"Of {clear([one.alone for row in gains(results).values() for one in row])}."
 
 
-def beside_the_paper(results: Path = RESULTS) -> str:
-    """How many of the figures of both tables differ clearly from the paper's, where more than one seed tells."""
-    store, rows, chances = Store(results), list[str](), list[float]()
+def beside_the_paper(results: Path = RESULTS) -> list[str]:
+    """How many of the figures of both tables differ clearly from the paper's, where more than one seed tells.
+
+    A line that counts them, and a list of the rows with those that stay when all are asked at once.
+    """
+    store, rows, found = Store(results), list[str](), list[float]()
     for row in (row for name in ("clustering", "generative") for row in table_of(name).rows):
         for entry, values in zip(row.entries, read(store, row), strict=True):
             if len(values) > 1 and entry.paper is not None and entry.paper.sd is not None:
                 rows.append(f"{DATA_TITLES[row.data]}, {row.title}")
-                chances.append(chance_of(Mean.of(values), entry.paper))
-    stay = Counter(row for row, p in zip(rows, false_discovery_control(chances), strict=True) if p < CLEAR)
-    each = "; ".join(f"{row}: {n}" for row, n in stay.items())
-    return f"Beside the paper's figures, of {clear(chances)} ({each})."
+                found.append(chance_of(Mean.of(values), entry.paper))
+    stay = Counter(row for row, p in zip(rows, false_discovery_control(found), strict=True) if p < CLEAR)
+    return [f"Beside the paper's figures, of {clear(found)}:", "", *(f"- {row}: {n}" for row, n in stay.items())]
 
 
 def clear(ps: Sequence[float]) -> str:
     """How many tests are clear, how many would be by chance, and how many are if all are asked at once."""
     together = false_discovery_control(ps)
+    alone, stay = sum(p < CLEAR for p in ps), sum(together < CLEAR)
     return (
-        f"{len(ps)} tests {sum(p < CLEAR for p in ps)} have p < {CLEAR}, where chance alone would give "
-        f"{CLEAR * len(ps):.0f} on average; {sum(together < CLEAR)} stay by Benjamini and Hochberg's rule"
+        f"{len(ps)} tests {alone} are clear by themselves. Chance alone would make {CLEAR * len(ps):.0f} so, on "
+        f"average; {stay} stay by Benjamini and Hochberg's rule"
     )
 
 
@@ -130,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="the store of records")
     results = parser.parse_args().results
-    print("\n".join([*rows(results), "", multiplicity(results), beside_the_paper(results)]))
+    print("\n".join([*rows(results), "", multiplicity(results), *beside_the_paper(results)]))
 
 
 if __name__ == "__main__":

@@ -287,7 +287,7 @@ def _weigh(
         tl.store(terms + 3 * each + to, tl.sum(reach * k_router, 0)[None, :], mask=present)
 
 
-class _Weigh(Function):
+class _FusedWeigh(Function):
     @staticmethod
     def launch(inputs, table, terms, dterms, gradients, backward):
         (trees, _, width), b = table.shape, terms.shape[2]
@@ -298,7 +298,7 @@ class _Weigh(Function):
     @staticmethod
     def forward(ctx, table, *inputs):
         terms = inputs[0].new_empty(4, len(table), inputs[0].shape[1])
-        _Weigh.launch(inputs, table, terms, terms, inputs, backward=False)
+        _FusedWeigh.launch(inputs, table, terms, terms, inputs, backward=False)
         ctx.save_for_backward(table, *inputs)
         return terms
 
@@ -306,7 +306,7 @@ class _Weigh(Function):
     def backward(ctx, dterms):
         table, *inputs = ctx.saved_tensors
         gradients = [torch.empty_like(t) for t in inputs]
-        _Weigh.launch(inputs, table, dterms, dterms.contiguous(), gradients, backward=True)
+        _FusedWeigh.launch(inputs, table, dterms, dterms.contiguous(), gradients, backward=True)
         return None, *gradients
 
 
@@ -318,7 +318,7 @@ def weigh(log_reach: Tensor, kl: Tensor, kl_router: Tensor, log_px: Tensor, tabl
     the root. Every node is in exactly one tree.
     """
     if fused(log_reach):
-        return _Weigh.apply(table.contiguous(), *(t.contiguous() for t in (log_reach, kl, kl_router, log_px)))
+        return _FusedWeigh.apply(table.contiguous(), *(t.contiguous() for t in (log_reach, kl, kl_router, log_px)))
     tree, place = (table[:, 0] >= 0).nonzero(as_tuple=True)
     node, router, leaf, root = table[tree, :, place].long().T
     reach = log_reach[node].exp()

@@ -1,0 +1,1 @@
+"""The tables of the pages of evidence, written from the records."""
