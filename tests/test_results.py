@@ -28,7 +28,12 @@ def _benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
 
 
-WHERE = {"evidence": "pages.write", "ranking": "studies.ranking", "spread_table": "studies.spread_table"}
+WHERE = {
+    "evidence": "pages.write",
+    "gains": "studies.gains",
+    "ranking": "studies.ranking",
+    "spread_table": "studies.spread_table",
+}
 
 
 def script(name: str):
