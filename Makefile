@@ -36,7 +36,7 @@ lint: $(VENV)/ready  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-fuzz: $(VENV)/ready  ## 100,000 bad files for the loaders, see docs/reliability.md (about 10 minutes on two cores)
+fuzz: $(VENV)/ready  ## 100,000 bad files for the loaders, see docs/evidence/reliability.md (about 10 minutes on two cores)
 	mkdir -p fuzz-findings
 	$(BIN)/python tests/fuzz --inputs 100000 --seed 0 --out fuzz-findings/fuzz.json
 

@@ -24,8 +24,9 @@ from treevae.experiments.store import Store
 from treevae.experiments.tables import Figure, table_of
 
 ROOT = Path(__file__).parents[1]
+USE, UNDERSTAND, EVIDENCE, WORK = (ROOT / "docs" / part for part in ("use", "understand", "evidence", "work"))
 README = (ROOT / "README.md").read_text()
-BASELINES = (ROOT / "docs" / "baselines.md").read_text()
+BASELINES = (EVIDENCE / "baselines.md").read_text()
 SCORES = ("DP", "LP", "ACC", "NMI")
 FIGURE = re.compile(r"−?\d\d+\.\d+")  # ten or more, so that differences of figures are none
 
@@ -45,7 +46,7 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
 
 def test_the_reports_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "report.md").read_text(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", (USE / "report.md").read_text(), re.DOTALL)
     monkeypatch.setattr("treevae.page.snapshot.find_spec", lambda name: None)  # PCA: UMAP takes long to be compiled
     X = np.random.default_rng(0).normal(size=(8, 3))
     model = TreeVAE(tree=Tree().split(0), hidden_dim=4, epochs=1, batch_size=8, random_state=0).fit(X)
@@ -109,11 +110,11 @@ def test_the_second_table_of_the_readme_has_the_trees_of_the_papers_first():
 @pytest.mark.parametrize("name", ["clustering", "generative", "digits"])
 def test_the_page_of_results_has_the_papers_tables(name):
     rows = [row for row in (ROOT / "results/tables" / f"{name}.md").read_text().splitlines() if row.startswith("| ")]
-    assert "\n".join(rows) in (ROOT / "docs" / "results.md").read_text()
+    assert "\n".join(rows) in (EVIDENCE / "results.md").read_text()
 
 
 def test_what_the_page_of_results_says_in_short_stands_in_its_tables():
-    page, spread = ((ROOT / "docs" / name).read_text() for name in ("results.md", "spread.md"))
+    page, spread = ((EVIDENCE / name).read_text() for name in ("results.md", "spread.md"))
     in_short = page.split("## In short")[1].split("\n## ")[0]
     tables = {figure for row in (page + spread).splitlines() if row.startswith("| ") for figure in FIGURE.findall(row)}
     said = FIGURE.findall(in_short)
@@ -128,7 +129,7 @@ def test_what_the_page_says_of_texts_grown_without_whole_stages_is_recorded():
     def elbo(looks: list[dict]) -> str:
         return shown([[one for one in looks if one["leaves"] == 10][-1]["test"]["ELBO"]], 1)
 
-    page, never = (ROOT / "docs" / "results.md").read_text(), recorded_stages("frozen-cpu")
+    page, never = (EVIDENCE / "results.md").read_text(), recorded_stages("frozen-cpu")
     grown, ends = (
         elbo(recorded_stages("cuda")["growing"]),
         [run["elbo"]["ELBO"] for run in recorded("news20", n_leaves=10)],
@@ -166,7 +167,7 @@ def test_the_table_of_results_is_the_recorded_runs(label, name, settings):
     runs = recorded(name, **settings)
     fields = {"command", "device", "versions", "tree"} | ({"parameters", "stages"} if name != "mnist" else set())
     assert all(fields <= set(run) for run in runs)
-    page, _ = (ROOT / "docs" / "results.md").read_text().split("**Likelihoods**")
+    page, _ = (EVIDENCE / "results.md").read_text().split("**Likelihoods**")
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {label} |")]
     _, seeds, *figures = (cell.strip().replace("*", "") for cell in row.strip("|").split("|"))
     digits = 2 if len(runs) > 1 else 1
@@ -184,7 +185,7 @@ def test_the_table_of_results_is_the_recorded_runs(label, name, settings):
     [("MNIST, 10", "mnist", {}), ("Fashion, 10", "fashion", {}), ("20Newsgroups, 10", "news20", {"n_leaves": 10})],
 )
 def test_the_table_of_likelihoods_is_the_recorded_runs(label, name, settings):
-    _, page = (ROOT / "docs" / "results.md").read_text().split("**Likelihoods**")
+    _, page = (EVIDENCE / "results.md").read_text().split("**Likelihoods**")
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {label} |")]
     _, seeds, ours, paper, bound = (cell.strip() for cell in row.strip("|").split("|"))
     runs = [run["likelihood"] for run in recorded(name, **settings) if "likelihood" in run]
@@ -208,7 +209,7 @@ def spread(monkeypatch):
 
 
 def test_the_tables_of_the_spread_are_the_recorded_ones(spread):
-    page = (ROOT / "docs" / "spread.md").read_text()
+    page = (EVIDENCE / "spread.md").read_text()
     found = list(spread.lines())
     rows = [spread.settings_row(line) for line in found if spread.is_main(line)]
     rows += [spread.rules_row(line) for line in found if spread.judged(line)]
@@ -235,7 +236,7 @@ def test_seeds_that_were_added_later_count_once(spread, tmp_path):
 
 
 def test_the_gains_of_the_spread_are_the_recorded_ones(spread):
-    page = " ".join((ROOT / "docs" / "spread.md").read_text().split())
+    page = " ".join((EVIDENCE / "spread.md").read_text().split())
     assert [about for about, gain, _ in spread.gains() if gain not in page] == []
     p = {about: p for about, _, p in spread.gains()}
     one, four = (
@@ -264,7 +265,7 @@ def test_how_sure_the_lead_over_the_paper_on_fashion_is(spread):
         chance_of(Mean.of([run[score] for run in runs]), Figure.of(of_the_paper("fashion", score).replace(" ± ", "±")))
         for score in ("ACC", "NMI")
     )
-    results, page = (" ".join((ROOT / "docs" / name).read_text().split()) for name in ("results.md", "spread.md"))
+    results, page = (" ".join((EVIDENCE / name).read_text().split()) for name in ("results.md", "spread.md"))
     assert f"(Welch's test: p = {nmi:.2f}; of ACC {acc:.2f})" in page
     assert f"in NMI, 66.1 ± 1.3 against 64.7: p = {nmi:.2f})" in results
 
@@ -278,7 +279,7 @@ def test_the_gains_on_the_digits_are_the_recorded_ones(spread):
         f"{score} {'by ' * (score == 'DP')}{spread.gain(values('laddervae', score), values('treevae', score))}"
         for score in ("DP", "LP", "ACC", "NMI")
     ]
-    assert ", ".join(gains) in (ROOT / "docs" / "results.md").read_text()
+    assert ", ".join(gains) in (EVIDENCE / "results.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -300,7 +301,7 @@ def test_the_gains_on_the_digits_are_the_recorded_ones(spread):
 def test_the_table_of_times_is_the_recorded_one(row, name, settings, seeds):
     records = Store(ROOT / "results").seeds(METHODS["treevae"].cell(name, settings, 1.0, 0))
     seconds = max(records[seed]["seconds"] for seed in seeds)  # of fits side by side
-    assert row.format(f"{seconds:,.0f}") in (ROOT / "docs" / "results.md").read_text()
+    assert row.format(f"{seconds:,.0f}") in (EVIDENCE / "results.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "label"), [("mnist", "MNIST"), ("fashion", "Fashion-MNIST")])
@@ -324,7 +325,7 @@ def test_the_goals_of_the_spread_are_judged_by_the_recorded_trees_of_the_default
         else statistics.mean(whole) >= 95 and statistics.stdev(whole) <= 3
     )
     row = f"| {goal} | {measured.format({4: 'four', 10: 'ten'}[len(whole)])} | {'met' if met else '**missed**'}"
-    assert row in (ROOT / "docs" / "spread.md").read_text()
+    assert row in (EVIDENCE / "spread.md").read_text()
 
 
 def test_what_the_page_says_of_sandals_is_recorded(spread):
@@ -334,7 +335,7 @@ def test_what_the_page_says_of_sandals_is_recorded(spread):
     without = ", ".join(f"{run['ACC']:.1f}" for run, found in zip(runs, mostly, strict=True) if not found)
     accs, page = (
         ", ".join(f"{run['ACC']:.1f}" for run in runs),
-        " ".join((ROOT / "docs" / "spread.md").read_text().split()),
+        " ".join((EVIDENCE / "spread.md").read_text().split()),
     )
     assert f"ten seeds: {accs};" in page
     assert f"the mean of their ACC is {with_leaf:.1f}. In the other three ({without})" in page
@@ -343,7 +344,7 @@ def test_what_the_page_says_of_sandals_is_recorded(spread):
 
 def test_the_gains_between_methods_are_the_recorded_ones(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    ranking, page = importlib.import_module("ranking"), (ROOT / "docs" / "results.md").read_text()
+    ranking, page = importlib.import_module("ranking"), (EVIDENCE / "results.md").read_text()
     table = "\n".join(ranking.rows())
     assert f"\n{table}\n" in page
     assert ranking.multiplicity() in " ".join(page.split())
@@ -398,7 +399,7 @@ def of_ward(name: str) -> list[str]:
 
 
 def test_what_the_page_says_of_wards_figures_is_recorded():
-    _, after = (ROOT / "docs" / "results.md").read_text().split("**Are data and scores the paper's?**")
+    _, after = (EVIDENCE / "results.md").read_text().split("**Are data and scores the paper's?**")
     said = " ".join(after.split("\n\n")[0].split())
     assert all(
         of_ward(name) == [of_the_paper(name, s, "agg").split()[0] for s in SCORES] for name in ("mnist", "fashion")
@@ -414,14 +415,14 @@ def test_what_the_page_says_of_wards_figures_is_recorded():
     assert of_ward("news20") == choices["AVX-512"]
 
 
-@pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "benchmarks/RECORDS.md"])
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"])
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert target.startswith("http") or (page.parent / target).exists(), target
 
 
 def names_of_the_paper() -> list[tuple[str, str]]:
-    rows = re.findall(r"\| `([\w.]+)` \| `([\w/]+\.py)` \|", (ROOT / "docs" / "paper-to-code.md").read_text())
+    rows = re.findall(r"\| `([\w.]+)` \| `([\w/]+\.py)` \|", (UNDERSTAND / "paper-to-code.md").read_text())
     assert len(rows) > 20
     return rows
 
@@ -434,7 +435,7 @@ def test_every_name_of_the_paper_exists(name, file):
 
 
 def test_every_file_is_in_the_picture_of_the_house():
-    picture = (ROOT / "docs" / "design.md").read_text()
+    picture = (WORK / "design.md").read_text()
     for path in (ROOT / "src" / "treevae").rglob("*.py"):
         if path.name != "__init__.py":
             assert path.name in picture, path
@@ -458,7 +459,7 @@ def commands() -> dict:
 
 @pytest.mark.parametrize("name", commands())
 def test_every_command_and_option_is_documented(name):
-    page = (ROOT / "docs" / "commands.md").read_text()
+    page = (USE / "commands.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| `treevae {name}")]
     command = commands()[name]
     assert "Example:" in command.help
