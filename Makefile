@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CHROMIUM ?= /usr/bin/chromium
 
-.PHONY: help demo test test-browser lint fmt fuzz fuzz-record audit clean
+.PHONY: help demo docs test test-browser lint fmt fuzz fuzz-record audit clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -19,6 +19,9 @@ $(VENV)/ready: pyproject.toml constraints.txt
 
 demo: $(VENV)/ready  ## grow a tree on real pictures, draw it, score it, and write its report.html (a few minutes)
 	$(BIN)/treevae demo
+
+docs: $(VENV)/ready  ## the site, in build/site/html; a broken link is an error
+	$(BIN)/python docs/make_site.py
 
 test: lint  ## lint, types and all tests that need no GPU
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not gpu and not browser'
