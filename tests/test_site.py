@@ -1,6 +1,7 @@
 """The site: it builds, its links lead somewhere, every public name and every command has its place, pages are short."""
 
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from filelock import FileLock
 from test_prose import MOST_NUMBERS, MOST_WORDS, numbers, sentences, words
 
 import treevae
@@ -19,17 +21,21 @@ DOCS = ROOT / "docs"
 MODULES = ("data", "plot", "metrics", "baselines", "errors")  # the public ones below treevae
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def make_site():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(DOCS)
         yield importlib.import_module("make_site")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(make_site, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    make_site.build(folder)  # strict: a broken link or anchor ends it
+    """The folder of the site, built strictly, so that a broken link ends it; once for all processes that test."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "site"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "html").exists():
+            make_site.build(folder)
     return folder
 
 
