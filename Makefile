@@ -55,5 +55,5 @@ fmt: $(VENV)/ready  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:  ## remove the environment and what the demo wrote
-	rm -rf $(VENV) .audit demo
+clean:  ## remove the environment, the site and what the demo wrote
+	rm -rf $(VENV) .audit demo build
