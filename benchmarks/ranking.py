@@ -102,8 +102,11 @@ def multiplicity(results: Path = RESULTS) -> str:
     return f"Of {clear([one.alone for row in gains(results).values() for one in row])}."
 
 
-def beside_the_paper(results: Path = RESULTS) -> str:
-    """How many of the figures of both tables differ clearly from the paper's, where more than one seed tells."""
+def beside_the_paper(results: Path = RESULTS) -> list[str]:
+    """How many of the figures of both tables differ clearly from the paper's, where more than one seed tells.
+
+    A line that counts them, and a list of the rows with those that stay when all are asked at once.
+    """
     store, rows, found = Store(results), list[str](), list[float]()
     for row in (row for name in ("clustering", "generative") for row in table_of(name).rows):
         for entry, values in zip(row.entries, read(store, row), strict=True):
@@ -111,16 +114,16 @@ def beside_the_paper(results: Path = RESULTS) -> str:
                 rows.append(f"{DATA_TITLES[row.data]}, {row.title}")
                 found.append(chance_of(Mean.of(values), entry.paper))
     stay = Counter(row for row, p in zip(rows, false_discovery_control(found), strict=True) if p < CLEAR)
-    each = "; ".join(f"{row}: {n}" for row, n in stay.items())
-    return f"Beside the paper's figures, of {clear(found)} ({each})."
+    return [f"Beside the paper's figures, of {clear(found)}:", "", *(f"- {row}: {n}" for row, n in stay.items())]
 
 
 def clear(ps: Sequence[float]) -> str:
     """How many tests are clear, how many would be by chance, and how many are if all are asked at once."""
     together = false_discovery_control(ps)
+    alone, stay = sum(p < CLEAR for p in ps), sum(together < CLEAR)
     return (
-        f"{len(ps)} tests {sum(p < CLEAR for p in ps)} have p < {CLEAR}, where chance alone would give "
-        f"{CLEAR * len(ps):.0f} on average; {sum(together < CLEAR)} stay by Benjamini and Hochberg's rule"
+        f"{len(ps)} tests {alone} are clear by themselves. Chance alone would make {CLEAR * len(ps):.0f} so, on "
+        f"average; {stay} stay by Benjamini and Hochberg's rule"
     )
 
 
@@ -129,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="the store of records")
     results = parser.parse_args().results
-    print("\n".join([*rows(results), "", multiplicity(results), beside_the_paper(results)]))
+    print("\n".join([*rows(results), "", multiplicity(results), *beside_the_paper(results)]))
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ import json
 import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from gains import gain
+from gains import gain, markdown, mean
 from rules import RULES, alive, kept
 from scipy.stats import false_discovery_control
 
-from treevae.experiments.chance import Mean, by_chance
+from treevae.experiments.chance import CLEAR, Mean, by_chance
 
 RESULTS = Path(__file__).parent / "results"
 LABELS = {"mnist": "MNIST", "fashion": "Fashion", "digits": "Digits"}
@@ -63,24 +63,27 @@ def by_setting() -> dict[tuple[str, int, str], dict[str, Any]]:
     return {(line["data"], line["epochs"], named(line)): line for line in lines()}
 
 
-def settings_row(line: dict[str, Any]) -> str:
+def settings_row(line: dict[str, Any]) -> list[str]:
     """A setting's mean and standard deviation over seeds, and its trees' leaves; * where the schedule differed."""
     leaves = sorted({run["leaves"] for run in line["runs"]})
     setting = named(line) + " *" * ("earlier_schedule" in line)
     cells = [LABELS[line["data"]], setting, str(line["epochs"]), str(len(line["runs"]))]
     cells.append(f"{leaves[0]} to {leaves[-1]}" if len(leaves) > 1 else str(leaves[0]))
-    for score in ("ACC", "NMI", "DP", "ELBO"):
-        values = [run[score] for run in line["runs"]]
-        spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-        cells.append(f"{statistics.mean(values):.1f}{spread}".replace("-", "−"))
-    return f"| {' | '.join(cells)} |"
+    cells += [mean([run[score] for run in line["runs"]]) for score in ("ACC", "NMI", "DP", "ELBO")]
+    return cells
 
 
-def gains() -> Iterator[tuple[str, str, float | None]]:
-    """What the page compares, the gain and Welch's p: candidates with each other, levels, other ways with one.
+class Gain(NamedTuple):
+    """A gain of one setting over another, as the page has it."""
 
-    Gains in nats, over comparisons instead of trees, have no p.
-    """
+    about: tuple[str, str, str, str, str]  # data, epochs, setting, against which other, score
+    text: str
+    p: float | None = None  # Welch's; gains in nats, over comparisons instead of trees, have none
+    together: float | None = None  # where all are asked at once, by Benjamini and Hochberg's rule
+
+
+def gains() -> Iterator[Gain]:
+    """What the page compares: candidates with each other, levels, other ways with one candidate, rules with rules."""
     found = by_setting()
     both = ("mnist", "fashion")
     pairs = [(name, 38, SIXTEEN, other, score) for name in both for other in ("paper", FOUR) for score in ("ACC", "DP")]
@@ -102,20 +105,20 @@ def gains() -> Iterator[tuple[str, str, float | None]]:
         for name in ("mnist", "digits")
     ]
     for name, epochs, setting, other, score in pairs:
-        about = f"{LABELS[name]}, {epochs} epochs: {setting}, against {other}: {score}"
         ours, theirs = ([run[score] for run in found[name, epochs, one]["runs"]] for one in (setting, other))
-        yield about, gain(ours, theirs), by_chance(Mean.of(ours), Mean.of(theirs))
+        about = (LABELS[name], str(epochs), setting, other, score)
+        yield Gain(about, gain(ours, theirs), by_chance(Mean.of(ours), Mean.of(theirs)))
     at_whole = [line for line in lines() if line["epochs"] == 150 and judged(line)]
     for name, better, other in (("mnist", "loss", "loss_if_sure"), ("fashion", "loss_if_sure", "loss")):
-        about = f"{LABELS[name]}, 150 epochs: {better} ahead of {other}, nats"
-        yield about, ahead([line for line in at_whole if line["data"] == name], better, other), None
+        of = [line for line in at_whole if line["data"] == name]
+        yield Gain((LABELS[name], "150", f"*{better}*", f"*{other}*", "nats"), ahead(of, better, other))
 
 
-def gains_together() -> list[tuple[str, str, float | None, float | None]]:
-    """:func:`gains`, each p also as Benjamini and Hochberg's rule has it where all of them are asked at once."""
+def gains_together() -> list[Gain]:
+    """:func:`gains`, each also as Benjamini and Hochberg's rule has it where all of them are asked at once."""
     found = list(gains())
-    together = iter(false_discovery_control([p for *_, p in found if p is not None]).tolist())
-    return [(about, text, p, None if p is None else next(together)) for about, text, p in found]
+    together = iter(false_discovery_control([one.p for one in found if one.p is not None]).tolist())
+    return [one if one.p is None else one._replace(together=next(together)) for one in found]
 
 
 def told(compared: dict[str, Any]) -> dict[str, float]:
@@ -145,25 +148,110 @@ def ahead(settings: Iterable[dict[str, Any]], rule: str, other: str) -> str:
     return f"{mean:.3f} ({error:.3f})"
 
 
-def rules_row(line: dict[str, Any]) -> str:
+def rules_row(line: dict[str, Any]) -> list[str]:
     """The mean over all comparisons of a setting, weighted by their samples."""
     found, total = [told(compared) for compared in line["compared"]], sum(c["samples"] for c in line["compared"])
     weights = [compared["samples"] / total for compared in line["compared"]]
     cells = [LABELS[line["data"]], named(line), str(line["epochs"]), str(len(found))]
     cells += [f"{sum(w * f[name] for w, f in zip(weights, found, strict=True)):.3f}" for name in found[0]]
-    return f"| {' | '.join(cells)} |"
+    return cells
+
+
+SETTINGS = "data | setting | epochs | seeds | leaves | ACC | NMI | DP | ELBO"
+GOALS = (
+    ("mnist", "MNIST: ACC at least 95, sd at most 3", 95.0, 3.0),
+    ("fashion", "Fashion: ACC at least 66", 66.0, None),
+)
+SANDALS, DRESSES = 5, 3  # of the classes of Fashion
+
+
+def settings() -> list[str]:
+    """The settings on the way to the defaults."""
+    return markdown(SETTINGS, (settings_row(line) for line in lines() if is_main(line)))
+
+
+def others() -> list[str]:
+    """The settings that led nowhere."""
+    return markdown(SETTINGS, (settings_row(line) for line in lines() if not is_main(line)))
+
+
+def rules() -> list[str]:
+    """By how much the candidate that each rule keeps tells of the classes."""
+    head = f"data | candidates grown with | epochs | comparisons | blindly | {' | '.join(RULES)} | the best"
+    return markdown(head, (rules_row(line) for line in lines() if judged(line)))
+
+
+def goals() -> list[str]:
+    """What was to be reached, and what the defaults reach."""
+    rows = []
+    for data, goal, least, widest in GOALS:
+        whole, quarter = ([run["ACC"] for run in by_setting()[data, n, DEFAULT]["runs"]] for n in (150, 38))
+        narrow = widest is None or statistics.stdev(whole) <= widest
+        met = "met" if statistics.mean(whole) >= least and narrow else "**missed**"
+        rows.append([goal, *(f"{mean(of)} ({len(of)} seeds)" for of in (whole, quarter)), met])
+    return markdown("goal | the whole schedule | a quarter of it | reached", rows)
+
+
+def gains_table() -> list[str]:
+    """The gains: in bold those that stay where all are asked at once; and how many these are."""
+    found = gains_together()
+    tested = [one for one in found if one.p is not None]
+    rows = [
+        [*one.about, f"**{one.text}**" if (one.together or 1.0) < CLEAR else one.text, written_p(one.p)]
+        for one in found
+    ]
+    clear = sum((one.p or 0.0) < CLEAR for one in tested)
+    stay = sum((one.together or 0.0) < CLEAR for one in tested)
+    said = (
+        f"Of {len(tested)} gains over trees {clear} are clear by themselves. Chance alone would make "
+        f"{CLEAR * len(tested):.0f} so, on average; {stay} stay by Benjamini and Hochberg's rule."
+    )
+    return [*markdown("data | epochs | setting | over | score | gain | p", rows), "", said]
+
+
+def written_p(p: float | None) -> str:
+    """A p-value as the tables have it."""
+    if p is None or p < 0.001:
+        return "–" if p is None else "< 0.001"
+    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def costs() -> list[str]:
+    """Seconds of the settings on the way to the defaults; where seeds were added later, of each command."""
+    rows = []
+    for name in LABELS:
+        text = (RESULTS / f"spread-{name}.jsonl").read_text(encoding="utf-8")
+        for line in sorted(filter(is_main, map(json.loads, text.splitlines())), key=_order):
+            about = [LABELS[name], named(line), str(line["epochs"]), str(line["seeds"]), line["device"]]
+            rows.append([*about, f"{line['seconds']:,.0f}"])
+    return markdown("data | setting | epochs | seeds side by side | device | seconds", rows)
+
+
+def costs_on_a_cpu() -> list[str]:
+    """How many times as long as one candidate more of them take on two CPU cores, and one level more."""
+    times = json.loads((RESULTS / "candidates-cpu.json").read_text(encoding="utf-8"))["times_one"]
+    rows = [[f"{n} candidates, a fit", f"{times[n]:.1f}"] for n in ("4", "16")]
+    levels = json.loads((RESULTS / "levels-cpu.json").read_text(encoding="utf-8"))["rows"]
+    rows += [[f"7 levels, a step: {row['what']}", f"{row['ratio']:.2f}"] for row in levels]
+    return markdown("on two CPU cores | times as long", rows)
+
+
+def trees() -> list[str]:
+    """The trees that the defaults grow on Fashion, by where two of its classes are."""
+    rows = []
+    for seed, run in enumerate(by_setting()["fashion", 150, DEFAULT]["runs"]):
+        table = run["test_leaf_by_class"]
+        purest = max(100 * row[SANDALS] / sum(row) for row in table)
+        dresses = sorted((row[DRESSES] for row in table), reverse=True)
+        rows.append([str(seed), f"{run['ACC']:.1f}", f"{purest:.0f}", f"{100 * dresses[1] / sum(dresses):.0f}"])
+    head = "seed | ACC | sandals in the leaf that has most of them, % of it | dresses in their second leaf, % of them"
+    return markdown(head, rows)
 
 
 def main() -> None:
-    """Print the tables, and the gains with their standard errors."""
-    head = "| data | setting | epochs | seeds | leaves | ACC | NMI | DP | ELBO |\n" + "| --- " * 9 + "|"
-    print(head, *(settings_row(line) for line in lines() if is_main(line)), sep="\n", end="\n\n")
-    print(f"| data | candidates grown with | epochs | comparisons | blindly | {' | '.join(RULES)} | the best |")
-    print("| --- " * (6 + len(RULES)) + "|")
-    print(*(rules_row(line) for line in lines() if judged(line)), sep="\n", end="\n\n")
-    print(head, *(settings_row(line) for line in lines() if not is_main(line)), sep="\n", end="\n\n")
-    for about, found, p, together in gains_together():
-        print(about, found, "" if p is None else f"p = {p:.2g}, among all tests {together:.2g}")
+    """Print the tables."""
+    for table in (goals, settings, costs, costs_on_a_cpu, trees, rules, others, gains_table):
+        print(*table(), sep="\n", end="\n\n")
 
 
 if __name__ == "__main__":
