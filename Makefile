@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CHROMIUM ?= /usr/bin/chromium
 
-.PHONY: help demo test test-browser lint fmt fuzz fuzz-record audit clean
+.PHONY: help demo docs test test-browser lint fmt fuzz fuzz-record audit clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -19,6 +19,9 @@ $(VENV)/ready: pyproject.toml constraints.txt
 
 demo: $(VENV)/ready  ## grow a tree on real pictures, draw it, score it, and write its report.html (a few minutes)
 	$(BIN)/treevae demo
+
+docs: $(VENV)/ready  ## the site, in build/site/html; a broken link is an error
+	$(BIN)/python docs/make_site.py
 
 test: lint  ## lint, types and all tests that need no GPU
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not gpu and not browser'
@@ -36,7 +39,7 @@ lint: $(VENV)/ready  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-fuzz: $(VENV)/ready  ## 100,000 bad files for the loaders, see docs/reliability.md (about 10 minutes on two cores)
+fuzz: $(VENV)/ready  ## 100,000 bad files for the loaders, see docs/evidence/reliability.md (about 10 minutes on two cores)
 	mkdir -p fuzz-findings
 	$(BIN)/python tests/fuzz --inputs 100000 --seed 0 --out fuzz-findings/fuzz.json
 
@@ -52,5 +55,5 @@ fmt: $(VENV)/ready  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:  ## remove the environment and what the demo wrote
-	rm -rf $(VENV) .audit demo
+clean:  ## remove the environment, the site and what the demo wrote
+	rm -rf $(VENV) .audit demo build

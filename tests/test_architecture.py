@@ -1,4 +1,4 @@
-"""The arrows of docs/design.md: who may import whom. A reversed arrow fails here."""
+"""The arrows of docs/work/design.md: who may import whom. A reversed arrow fails here."""
 
 import ast
 from collections import Counter
@@ -115,7 +115,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_arrows_point_one_way(path):
-    assert room_of(path) in MAY_USE, "a new room needs a line in MAY_USE and in docs/design.md"
+    assert room_of(path) in MAY_USE, "a new room needs a line in MAY_USE and in docs/work/design.md"
     assert imported_rooms(path) <= MAY_USE[room_of(path)] | GROUND
 
 

@@ -208,7 +208,7 @@ def test_the_recorded_run_is_of_100_000_files_without_a_finding():
     assert recorded["limits"] == {"seconds": 5.0, "seconds_by_the_clock": 20.0, "memory_bytes": 1 << 30}
     assert recorded["total"]["tried"] == 100_000 == sum(row["tried"] for row in recorded["loaders"].values())
     assert all(row["read"] + row["refused"] == row["tried"] for row in recorded["loaders"].values())
-    page = (RECORD.parents[1] / "reliability.md").read_text()
+    page = (RECORD.parents[1] / "evidence" / "reliability.md").read_text()
     for name, row in recorded["loaders"].items():
         figures = (f"{row[key]:,}" for key in ("tried", "refused", "read", "crashed", "hung", "over_memory"))
         assert f"| {name} | {' | '.join(figures)} |" in page

@@ -169,7 +169,7 @@ def test_the_leads_of_the_defaults_are_recorded(data, label):
 @pytest.mark.parametrize("name", PAGES)
 def test_the_figures_that_the_words_name_stand_in_tables(name):
     pages = [script("evidence").page(one).read_text() for one in PAGES]
-    pages += [path.read_text() for path in [*ROOT.glob("results/**/tables/*.md"), ROOT / "benchmarks" / "RECORDS.md"]]
+    pages += [path.read_text() for path in [*ROOT.glob("results/**/tables/*.md"), ROOT / "docs/evidence/records.md"]]
     tables = {figure for text in pages for row in text.splitlines() if row[:1] == "|" for figure in FIGURE.findall(row)}
     named = FIGURE.findall(said_on(name))
     assert len(named) >= 3

@@ -1,6 +1,7 @@
 """Rules by which one of several candidates may be kept, judged by what a comparison tells of each of them.
 
-treevae's own is loss_if_sure: the lowest loss among the surest. The others are for the comparison in docs/spread.md.
+treevae's own is loss_if_sure: the lowest loss among the surest. The others are for the comparison in
+docs/evidence/spread.md.
 """
 
 from __future__ import annotations

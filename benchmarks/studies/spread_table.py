@@ -1,4 +1,4 @@
-"""The tables of docs/spread.md, from what spread.py has written.
+"""The tables of docs/evidence/spread.md, from what spread.py has written.
 
 python -m benchmarks.studies.spread_table
 """

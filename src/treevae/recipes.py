@@ -16,7 +16,7 @@ COLOUR = SMALL | {
     "latent_dim": 64,
     "hidden_dim": 512,
     "network": "resnet",
-    "layer_defaults": "tensorflow",  # as the paper's own runs; docs/results.md has the comparison
+    "layer_defaults": "tensorflow",  # as the paper's own runs; docs/evidence/results.md has the comparison
     "likelihood": "gaussian",
     "contrastive_weight": 100.0,
 }

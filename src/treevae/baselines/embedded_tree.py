@@ -11,9 +11,9 @@ sg(·) what is taken as a constant. A node's centre m_n is the mean of the leave
     L_REC = 1 / (D |B|)   Σ_{i ∈ B}                 − log p(x_i | z_i)        D features; keeps the embedding honest
 
 with equal weights. L_DC squeezes samples towards their node's centre only along the line to the sibling, so that what
-tells deeper groups apart is kept. Public implementations differ in details, and
-docs/decisions.md says what was chosen: ClustPy divides as here, but lets L_DC turn the leaves' centres too; another
-divides L_NC by the leaves that have samples.
+tells deeper groups apart is kept. Public implementations differ in details, and docs/work/decisions.md
+says what was chosen: ClustPy divides as here, but lets L_DC turn the leaves' centres too; another divides L_NC by the
+leaves that have samples.
 """
 
 from __future__ import annotations

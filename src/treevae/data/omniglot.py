@@ -30,7 +30,7 @@ def bilinear(image: Any, file: Path) -> np.ndarray:
     """The image at 28 × 28, each pixel read between the four nearest to its centre; the others are not seen.
 
     That is how TensorFlow shrinks unless told otherwise. The paper does not say, but its ELBO is met so, and missed by
-    ten nats where a pixel is the mean of all that it covers (docs/results.md).
+    ten nats where a pixel is the mean of all that it covers (docs/evidence/results.md).
     """
     if image.size != (SIDE_IN_FILES, SIDE_IN_FILES):
         raise DataFileError(

@@ -27,7 +27,7 @@ SAME, DIFFERS, MISSING = "ok", "differs", "not there"  # a file beside the publi
 
 
 def load(name: str, root: str | os.PathLike[str] | None = None, download: bool = False) -> DataSet:
-    """A data set in the split and with the preprocessing of the paper; docs/data.md says which.
+    """A data set in the split and with the preprocessing of the paper; docs/use/data.md says which.
 
     Parameters
     ----------

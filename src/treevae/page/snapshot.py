@@ -27,7 +27,7 @@ MAPS = ("auto", "umap", "pca")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a page needs to show a fitted model: ``bundle`` holds plain JSON values, described in docs/report.md."""
+    """What a page needs to show a fitted model: ``bundle`` holds plain JSON values, described in docs/use/report.md."""
 
     bundle: dict[str, Any]
 

@@ -89,7 +89,7 @@ def compare(
     """The candidate with the lowest loss among the surest of those that did not collapse.
 
     The router's sureness tells most of whether a split follows the classes; where all are sure, the loss tells which of
-    several sharp splits comes first in the hierarchy (docs/spread.md).
+    several sharp splits comes first in the hierarchy (docs/evidence/spread.md).
     """
     losses = evaluate(objective, samples, stage.kl_weight(stage.epochs - 1), seed)
     right = objective.right()
