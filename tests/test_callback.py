@@ -1,5 +1,9 @@
 """Who listens to a fit hears every event as it happens, and may end it."""
 
+import dataclasses
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from kinds import SMALL, VECTORS
@@ -7,7 +11,7 @@ from kinds import SMALL, VECTORS
 from treevae import TreeVAE
 from treevae.baselines import VAE, DeepECT
 from treevae.errors import NoTreeError
-from treevae.training.events import EpochEnded, Event, TreeChanged
+from treevae.training.events import EVENTS, EpochEnded, Event, TreeChanged
 
 
 def until_a_tree(event: Event) -> bool:
@@ -81,3 +85,11 @@ def test_baselines_tell_too(make):
 def test_a_callback_must_be_a_function():
     with pytest.raises(TypeError, match="callback='print' must be a function of an event, or None"):
         TreeVAE(**SMALL).fit(VECTORS, callback="print")
+
+
+@pytest.mark.parametrize("kind", EVENTS.values(), ids=list(EVENTS))
+def test_the_reference_names_every_event_and_its_fields(kind):
+    page = (Path(__file__).parents[1] / "docs" / "use" / "api" / "treevae.md").read_text()
+    (row,) = (row for row in page.splitlines() if row.startswith(f"| `{kind.__name__}` |"))
+    told = re.findall(r"`(\w+)`", row.split(" | ")[2].split(";")[0])
+    assert told == [one.name for one in dataclasses.fields(kind) if one.name != "seed"]

@@ -74,7 +74,7 @@ def settings_row(line: dict[str, Any]) -> list[str]:
     return cells
 
 
-class Gain(NamedTuple):
+class SpreadGain(NamedTuple):
     """A gain of one setting over another, as the page has it."""
 
     about: tuple[str, str, str, str, str]  # data, epochs, setting, against which other, score
@@ -83,7 +83,7 @@ class Gain(NamedTuple):
     together: float | None = None  # where all are asked at once, by Benjamini and Hochberg's rule
 
 
-def gains() -> Iterator[Gain]:
+def gains() -> Iterator[SpreadGain]:
     """What the page compares: candidates with each other, levels, other ways with one candidate, rules with rules."""
     found = by_setting()
     both = ("mnist", "fashion")
@@ -108,14 +108,14 @@ def gains() -> Iterator[Gain]:
     for name, epochs, setting, other, score in pairs:
         ours, theirs = ([run[score] for run in found[name, epochs, one]["runs"]] for one in (setting, other))
         about = (LABELS[name], str(epochs), setting, other, score)
-        yield Gain(about, gain(ours, theirs), by_chance(Mean.of(ours), Mean.of(theirs)))
+        yield SpreadGain(about, gain(ours, theirs), by_chance(Mean.of(ours), Mean.of(theirs)))
     at_whole = [line for line in lines() if line["epochs"] == 150 and judged(line)]
     for name, better, other in (("mnist", "loss", "loss_if_sure"), ("fashion", "loss_if_sure", "loss")):
         of = [line for line in at_whole if line["data"] == name]
-        yield Gain((LABELS[name], "150", f"*{better}*", f"*{other}*", "nats"), ahead(of, better, other))
+        yield SpreadGain((LABELS[name], "150", f"*{better}*", f"*{other}*", "nats"), ahead(of, better, other))
 
 
-def gains_together() -> list[Gain]:
+def gains_together() -> list[SpreadGain]:
     """:func:`gains`, each also as Benjamini and Hochberg's rule has it where all of them are asked at once."""
     found = list(gains())
     together = iter(false_discovery_control([one.p for one in found if one.p is not None]).tolist())
