@@ -379,7 +379,7 @@ def test_a_captured_contrastive_step_is_the_step(kind, monkeypatch):
     for graphs in (True, False):
         trees = [Tree().split(0).split(1)] * (2 if kind == "stacked" else 1)
         module = TreeVAEModule(RESNET, trees, torch.Generator().manual_seed(0)).to(GPU)
-        views, pull = Views(AUGMENTATIONS["cifar"], RESNET.input_shape, 2), Contrast("both", 100.0)
+        views, pull = Views(AUGMENTATIONS["cifar"], RESNET.input_shape, 2), [Contrast("both", 100.0)]
         if kind == "subtree":
             new = Subtree.new(RESNET, module.bottom_up.d_dims, 1, 2, torch.Generator().manual_seed(1)).to(GPU)
             objective = SubtreeOnSubset([module], [2], new, data, [torch.arange(128, device=GPU)], views, pull)

@@ -1,0 +1,1 @@
+"""What a rework of the house changed, and what it must not change."""
