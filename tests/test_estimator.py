@@ -12,7 +12,6 @@ from sklearn.exceptions import NotFittedError
 
 from treevae import TreeVAE, load
 from treevae.data.synthetic import hierarchy
-from treevae.fitting import Fitting
 from treevae.metrics import accuracy
 from treevae.training.grove import Grove
 
@@ -272,14 +271,18 @@ def test_an_interrupt_keeps_the_tree_grown_so_far(monkeypatch):
 
 
 def test_an_interrupt_after_the_last_pause_is_not_lost(monkeypatch, tmp_path):
-    over, train = [], Fitting._train
+    over, events = [], Grove.events
 
     @contextmanager
     def interrupts():
         yield lambda: bool(over)
 
+    def until_over(grove):
+        yield from events(grove)
+        over.append(True)
+
     monkeypatch.setattr("treevae.fitting._interrupts", interrupts)
-    monkeypatch.setattr(Fitting, "_train", lambda *arguments: (train(*arguments), over.append(True)))
+    monkeypatch.setattr(Grove, "events", until_over)
     model = TreeVAE(**SMALL)
     with pytest.raises(KeyboardInterrupt):
         model.fit(VECTORS, checkpoint=tmp_path)

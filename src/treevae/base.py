@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from .fitted import Fitted
 from .fitting import Folder, Interrupted, Seeds, fit_trees
 from .listening import Callback, Listener
 from .parameters import check_save_every
-from .preparing import prepare, warn_of_other_units
+from .preparing import Prepared, prepare, warn_of_other_units
 from .training.plan import Plan
 
 
@@ -87,12 +87,15 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         MemoryError
             The device has not enough of it. The message says what takes less.
         """
+        prepared, plan, listener = self._prepared(X, save_every, callback)
+        seeds = Seeds.of([self.random_state])
         try:
-            (self.fitted_,) = self._fit([self.random_state], X, checkpoint, save_every, callback)
+            (self.fitted_,) = fit_trees(prepared, plan, seeds, checkpoint, listener, save_every=save_every)
         except Interrupted as interrupt:
             if interrupt.fitted[0] is not None:
                 self.fitted_ = interrupt.fitted[0]
             raise
+        warn_of(self.fitted_, prepared.parameters, stacklevel=2)
         return self
 
     def fit_seeds(
@@ -116,24 +119,21 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         seeds = list(seeds)
         if not seeds:
             raise ValueError("seeds is empty; give at least one")
+        prepared, plan, listener = self._prepared(X, save_every, callback)
+        fitted = fit_trees(prepared, plan, Seeds.of(seeds), checkpoint, listener, save_every=save_every)
         models = [clone(self).set_params(random_state=seed) for seed in seeds]
-        for model, fitted in zip(models, self._fit(seeds, X, checkpoint, save_every, callback), strict=True):
-            model.fitted_ = fitted
+        for model, one in zip(models, fitted, strict=True):
+            model.fitted_ = one
+            warn_of(one, prepared.parameters, stacklevel=2)
         return models
 
-    def _fit(
-        self, random_states: Sequence[Any], X: Any, checkpoint: Any, save_every: float, callback: Callback | None
-    ) -> list[Fitted]:
-        """A model for each random state."""
+    def _prepared(self, X: Any, save_every: float, callback: Callback | None) -> tuple[Prepared, Plan, Listener]:
+        """All that a fit takes, checked."""
         check_save_every(save_every)
-        given, listener = self._as_for_treevae(), Listener(self.verbose, callback)
-        prepared = prepare(type(self).__name__, given, X)
+        listener = Listener(self.verbose, callback)
+        prepared = prepare(type(self).__name__, self._as_for_treevae(), X)
         warn_of_other_units(prepared, stacklevel=3)
-        plan, seeds = self._plan(given, len(prepared.x)), Seeds.of(random_states)
-        models = fit_trees(prepared, plan, seeds, checkpoint, listener, save_every=save_every)
-        for model in models:
-            warn_of(model, given, stacklevel=3)
-        return models
+        return prepared, self._plan(prepared.parameters, len(prepared.x)), listener
 
     def _as_for_treevae(self) -> dict[str, Any]:
         """The parameters of a TreeVAE, by name, that say what is fitted."""

@@ -192,34 +192,50 @@ class Fitting(Generic[R]):
     def run(self, folder: Folder | None, save_every: float) -> None:
         """Fit to the end, from the beginning or from the state that the folder holds; or one that is opened only now.
 
-        Where seeds are not fixed, those of a state found there are taken instead. An interrupt (Ctrl-C) is passed on;
-        with a folder, once the state is saved there.
+        Where seeds are not fixed, those of a state found there are taken instead. An interrupt (Ctrl-C) is passed on,
+        and the listener may end the fit; with a folder, once the state is saved there.
         """
         keep_memory()
-        if folder is None:
-            self.runs = self._make(self._seeds.numbers)
-            self._train(self.runs, None, lambda: False)
-            return
         with ExitStack() as stack:
-            states = folder() if callable(folder) else stack.enter_context(run_folder(folder, save_every))
-            interrupted = stack.enter_context(_interrupts())
-            found = states.load()
-            if found is not None:
-                self._check_same(found)
-            self.runs = runs = self._make(self._seeds.numbers)
-            if found is not None:
-                self._restore(runs, found)
-            self._save(runs, states)  # a folder that cannot be written is found out now, not after hours
-            self._train(runs, states, interrupted)
-            self._try_to_save(runs, states)
+            states = None
+            if folder is not None:
+                states = folder() if callable(folder) else stack.enter_context(run_folder(folder, save_every))
+            interrupted = never if states is None else stack.enter_context(_interrupts())
+            self.runs = runs = self._begin(states)
+            with self._listener.showing():
+                for told in runs.events():
+                    if told is not None:
+                        self._listener.hear(*told)
+                    enough = not self._listener.wants_more and (states is None or told is None)  # saved in a pause
+                    if states is not None and told is None and (interrupted() or enough or states.due()):
+                        self._try_to_save(runs, states)
+                        if interrupted():
+                            raise KeyboardInterrupt
+                    if enough:
+                        return
+            if states is not None:
+                self._try_to_save(runs, states)
             if interrupted():  # after the last pause: what was fitted is whole, but the caller wants to stop
                 raise KeyboardInterrupt
 
-    def _check_same(self, found: State) -> None:
+    def _begin(self, states: StateFolder | None) -> R:
+        """The runs, where they were when their state was saved."""
+        if states is None:
+            return self._make(self._seeds.numbers)
+        saved = states.load()
+        if saved is not None:
+            self._check_same(saved)
+        runs = self._make(self._seeds.numbers)
+        if saved is not None:
+            self._restore(runs, saved)
+        self._save(runs, states)  # a folder that cannot be written is found out now, not after hours
+        return runs
+
+    def _check_same(self, saved: State) -> None:
         """Raise unless a state is of this run; take its seeds if none were asked for."""
-        seeds, identity = found.about.get("seeds"), found.about.get("identity")
+        seeds, identity = saved.about.get("seeds"), saved.about.get("identity")
         if not isinstance(identity, dict) or not isinstance(seeds, list):
-            raise ModelFileError(f"{found.path} does not say which run it is the state of")
+            raise ModelFileError(f"{saved.path} does not say which run it is the state of")
         n = len(self._seeds.numbers)
         if not self._seeds.fixed and len(seeds) == n and all(type(seed) is int for seed in seeds):
             self._seeds = replace(self._seeds, numbers=tuple(seeds))
@@ -229,33 +245,18 @@ class Fitting(Generic[R]):
             now.pop("model", None)
         elif kind != ours:  # each has parameters of its own: to list them would help nobody
             raise ChangedRunError(
-                f"the run in {found.path.parent} is of another model, {kind}, and this is {ours}: give another folder, "
+                f"the run in {saved.path.parent} is of another model, {kind}, and this is {ours}: give another folder, "
                 "or remove the states in this one to start anew"
             )
-        check_same(identity | {"seeds (drawn from random_state)": seeds}, now, found.path.parent)
+        check_same(identity | {"seeds (drawn from random_state)": seeds}, now, saved.path.parent)
 
-    def _restore(self, runs: R, found: State) -> None:
+    def _restore(self, runs: R, saved: State) -> None:
         try:
-            runs.restore(found.about["grove"], found.tensors)
-            self._listener.restore(found.about)
+            runs.restore(saved.about["grove"], saved.tensors)
+            self._listener.restore(saved.about)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
-            raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
-        log.info("going on from %s", found.path)
-
-    def _train(self, runs: R, states: StateFolder | None, interrupted: Callable[[], bool]) -> None:
-        """Train to the end, or until somebody has had enough; a state to be saved waits for the next pause."""
-        with self._listener.showing():
-            for told in runs.events():
-                if told is not None:
-                    self._listener.hear(*told)
-                    if states is None and not self._listener.wants_more:
-                        return
-                elif states is not None and (interrupted() or not self._listener.wants_more or states.due()):
-                    self._try_to_save(runs, states)
-                    if interrupted():
-                        raise KeyboardInterrupt
-                    if not self._listener.wants_more:
-                        return
+            raise ModelFileError(f"{saved.path} does not hold together as a state of this run: {error}") from error
+        log.info("going on from %s", saved.path)
 
     def _try_to_save(self, runs: R, states: StateFolder) -> None:
         """Save; where that fails, training is worth more than its state, and goes on."""
@@ -273,6 +274,11 @@ class Fitting(Generic[R]):
 def run_folder(path: str | os.PathLike[str], save_every: float) -> StateFolder:
     """A folder for the state of a fit."""
     return StateFolder(path, Every(save_every, SHARE))
+
+
+def never() -> bool:
+    """Nobody has pressed Ctrl-C."""
+    return False
 
 
 @contextmanager
