@@ -203,23 +203,23 @@ class Fitting(Generic[R]):
         with ExitStack() as stack:
             states = folder() if callable(folder) else stack.enter_context(run_folder(folder, save_every))
             interrupted = stack.enter_context(_interrupts())
-            found = states.load()
-            if found is not None:
-                self._check_same(found)
+            state = states.load()
+            if state is not None:
+                self._check_same(state)
             self.runs = runs = self._make(self._seeds.numbers)
-            if found is not None:
-                self._restore(runs, found)
+            if state is not None:
+                self._restore(runs, state)
             self._save(runs, states)  # a folder that cannot be written is found out now, not after hours
             self._train(runs, states, interrupted)
             self._try_to_save(runs, states)
             if interrupted():  # after the last pause: what was fitted is whole, but the caller wants to stop
                 raise KeyboardInterrupt
 
-    def _check_same(self, found: State) -> None:
+    def _check_same(self, state: State) -> None:
         """Raise unless a state is of this run; take its seeds if none were asked for."""
-        seeds, identity = found.about.get("seeds"), found.about.get("identity")
+        seeds, identity = state.about.get("seeds"), state.about.get("identity")
         if not isinstance(identity, dict) or not isinstance(seeds, list):
-            raise ModelFileError(f"{found.path} does not say which run it is the state of")
+            raise ModelFileError(f"{state.path} does not say which run it is the state of")
         n = len(self._seeds.numbers)
         if not self._seeds.fixed and len(seeds) == n and all(type(seed) is int for seed in seeds):
             self._seeds = replace(self._seeds, numbers=tuple(seeds))
@@ -229,18 +229,18 @@ class Fitting(Generic[R]):
             now.pop("model", None)
         elif kind != ours:  # each has parameters of its own: to list them would help nobody
             raise ChangedRunError(
-                f"the run in {found.path.parent} is of another model, {kind}, and this is {ours}: give another folder, "
+                f"the run in {state.path.parent} is of another model, {kind}, and this is {ours}: give another folder, "
                 "or remove the states in this one to start anew"
             )
-        check_same(identity | {"seeds (drawn from random_state)": seeds}, now, found.path.parent)
+        check_same(identity | {"seeds (drawn from random_state)": seeds}, now, state.path.parent)
 
-    def _restore(self, runs: R, found: State) -> None:
+    def _restore(self, runs: R, state: State) -> None:
         try:
-            runs.restore(found.about["grove"], found.tensors)
-            self._listener.restore(found.about)
+            runs.restore(state.about["grove"], state.tensors)
+            self._listener.restore(state.about)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
-            raise ModelFileError(f"{found.path} does not hold together as a state of this run: {error}") from error
-        log.info("going on from %s", found.path)
+            raise ModelFileError(f"{state.path} does not hold together as a state of this run: {error}") from error
+        log.info("going on from %s", state.path)
 
     def _train(self, runs: R, states: StateFolder | None, interrupted: Callable[[], bool]) -> None:
         """Train to the end, or until somebody has had enough; a state to be saved waits for the next pause."""
