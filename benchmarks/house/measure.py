@@ -2,7 +2,7 @@
 
     python -m benchmarks.house.measure [--root CHECKOUT] [--out FILE]
 
-Run it with the Python of this checkout; ``--root`` may be another one, of any version, whose code is then counted and run.
+Run it with the Python of this checkout. ``--root`` may be another checkout, of any version: its code is counted and run.
 The counting is that of tests/test_architecture.py.
 """
 

@@ -53,8 +53,8 @@ def contingency(leaf_index: ArrayLike, y: ArrayLike, n_leaves: int | None = None
     outside = np.flatnonzero((leaf < 0) | (leaf >= n_rows))
     if len(outside):
         allowed = "at least 0" if n_leaves is None else f"0 to {n_leaves - 1}, as there are {n_leaves} leaves"
-        found = f"leaf_index[{outside[0]}]={leaf[outside[0]]}"
-        raise ValueError(f"{found} must be {allowed}; pass positions from left to right, not node numbers")
+        entry = f"leaf_index[{outside[0]}]={leaf[outside[0]]}"
+        raise ValueError(f"{entry} must be {allowed}; pass positions from left to right, not node numbers")
     classes, column = _sorted(label, "y", "class")
     cell = leaf.astype(np.intp) * len(classes) + column
     return np.bincount(cell, minlength=n_rows * len(classes)).reshape(n_rows, len(classes))
@@ -152,8 +152,8 @@ def _counts(leaf_index: ArrayLike, y: ArrayLike) -> np.ndarray:
     """The number of samples of each class in each leaf that holds one: a score does not ask how leaves are named."""
     leaf = np.asarray(leaf_index)
     if leaf.ndim == 1 and len(leaf):  # contingency says what is wrong with others
-        found, leaf = _sorted(leaf, "leaf_index", "cluster")
-        if broken := [name for name in found.tolist() if isinstance(name, float | np.floating) and name % 1]:
+        clusters, leaf = _sorted(leaf, "leaf_index", "cluster")
+        if broken := [name for name in clusters.tolist() if isinstance(name, float | np.floating) and name % 1]:
             raise ValueError(f"leaf_index holds {broken[0]}, which is no name of a cluster; pass {NAMES}")
     return contingency(leaf, y)
 

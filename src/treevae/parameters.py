@@ -102,9 +102,9 @@ def check_save_every(seconds: Any) -> None:
 
 def device_of(name: Any) -> torch.device:
     """The device of that name; "auto" is a CUDA GPU if there is one. Raises if there is no such device here."""
-    found = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
     try:
-        return torch.empty(0, device=found).device
+        return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError) as error:  # an unknown name; a torch built without it; no name
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used: {reason}. Use 'auto' or 'cpu'") from error

@@ -38,17 +38,17 @@ def scores(tree: Tree | None, leaves: np.ndarray, y: np.ndarray) -> dict[str, fl
 def compared(tree: Tree | None, leaves: np.ndarray, data: DataSet) -> dict[str, Any]:
     """How the leaves of test samples agree with what a data set knows about them: classes, finer ones, attributes."""
     n_leaves = int(leaves.max()) + 1 if tree is None else len(tree.leaves)
-    found: dict[str, Any] = {}
+    comparison: dict[str, Any] = {}
     if data.y_test is not None:
-        found["scores_percent"] = scores(tree, leaves, data.y_test)
-        found["class_names"] = list(data.class_names)
-        found["test_leaf_by_class"] = contingency(leaves, data.y_test, n_leaves).tolist()
+        comparison["scores_percent"] = scores(tree, leaves, data.y_test)
+        comparison["class_names"] = list(data.class_names)
+        comparison["test_leaf_by_class"] = contingency(leaves, data.y_test, n_leaves).tolist()
     if data.fine_test is not None:
-        found["fine_scores_percent"] = scores(tree, leaves, data.fine_test)
+        comparison["fine_scores_percent"] = scores(tree, leaves, data.fine_test)
     if data.attributes_test is not None and data.attribute_names is not None:
         has = with_those_of_the_paper(dict(zip(data.attribute_names, data.attributes_test.T, strict=True)))
-        found["leaf_attributes_percent"] = {name: _shares(one, leaves, n_leaves) for name, one in has.items()}
-    return found
+        comparison["leaf_attributes_percent"] = {name: _shares(one, leaves, n_leaves) for name, one in has.items()}
+    return comparison
 
 
 def with_those_of_the_paper(has: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -109,14 +109,14 @@ def likelihoods(model: Fitted, X: Any, draws: int) -> dict[str, Any]:
 
 
 def _likelihoods(model: Fitted, X: Any, draws: int, estimates: np.ndarray) -> dict[str, Any]:
-    found: dict[str, Any] = {"draws": draws}
+    figures: dict[str, Any] = {"draws": draws}
     for bound, values in zip(BOUNDS, estimates.astype(np.float64).T, strict=True):
         error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
-        found[f"ll_{bound}"] = {"mean": float(values.mean()), "standard_error": error}
+        figures[f"ll_{bound}"] = {"mean": float(values.mean()), "standard_error": error}
     shown = model.shown
     if shown.form.is_image and shown.likelihood != "bernoulli" and on_byte_levels(model.encode(X)):
-        found["bits_per_dimension"] = bits_per_dimension(found["ll_iwae"]["mean"], shown.n_features)
-    return found
+        figures["bits_per_dimension"] = bits_per_dimension(figures["ll_iwae"]["mean"], shown.n_features)
+    return figures
 
 
 def node_table(model: Fitted, X: np.ndarray) -> list[dict[str, Any]]:

@@ -144,11 +144,11 @@ def as_fitted(model: TreeVAE, table: Table, path: Path) -> tuple[Any, str]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return table.X, ""
-    found = table.feature_names
-    if found is not None and tuple(names) != found and sorted(names) == sorted(found):
+    columns = table.feature_names
+    if columns is not None and tuple(names) != columns and sorted(names) == sorted(columns):
         note = f"{path} has its columns in another order than the fit: they are taken by name."
         return table.frame[list(names)], note
-    if found is not None or table.X.ndim != 2 or table.X.shape[1] != len(names):
+    if columns is not None or table.X.ndim != 2 or table.X.shape[1] != len(names):
         return table.frame, ""  # the model says what is wrong
     note = f"{path} does not name its columns: they are taken to be those of the fit, in the same order."
     with suppress(ImportError):  # without pandas scikit-learn warns, too

@@ -60,22 +60,22 @@ def demo(
     given = {"random_state": seed, "epochs": epochs, "batch_size": batch_size}
     typer.echo("Growing a tree on 6,000 images of Fashion-MNIST, without their labels.")
     try:
-        found = run(out, {name: value for name, value in given.items() if value is not None})
+        outcome = run(out, {name: value for name, value in given.items() if value is not None})
     except KeyboardInterrupt:
         typer.echo("Interrupted: the demo is not finished.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    n_leaves = len(found.model.tree_.leaves)
-    typer.echo(f"Grew {count(n_leaves, 'cluster')} in {found.seconds:.0f} s. Sizes are of the training images,")
+    n_leaves = len(outcome.model.tree_.leaves)
+    typer.echo(f"Grew {count(n_leaves, 'cluster')} in {outcome.seconds:.0f} s. Sizes are of the training images,")
     typer.echo("the main class of each cluster and its share are of the test images:\n")
-    typer.echo(drawing(found.model, found.main_class))
-    typer.echo(f"\nOn the test images, in per cent, both trees with {n_leaves} leaves:\n\n{found.table}\n")
-    typer.echo(found.verdict)
+    typer.echo(drawing(outcome.model, outcome.main_class))
+    typer.echo(f"\nOn the test images, in per cent, both trees with {n_leaves} leaves:\n\n{outcome.table}\n")
+    typer.echo(outcome.verdict)
     typer.echo("TreeVAE had never seen the test images; Ward clustered the test images themselves.")
-    typer.echo(f"ELBO of the test images: {found.elbo:.1f} nats.\n")
-    say_written(found.written)
-    if not any(path.suffix == ".png" for path in found.written):
+    typer.echo(f"ELBO of the test images: {outcome.elbo:.1f} nats.\n")
+    say_written(outcome.written)
+    if not any(path.suffix == ".png" for path in outcome.written):
         typer.echo("For the picture of the tree: pip install 'treevae[view]'")
-    typer.echo(f"\nOpen in a browser: {found.written[-1].resolve().as_uri()}")
+    typer.echo(f"\nOpen in a browser: {outcome.written[-1].resolve().as_uri()}")
     typer.echo(f"Next: treevae explore {out} opens it with the model behind it; treevae report {out} writes it anew.")
 
 
@@ -112,15 +112,15 @@ def data(
             typer.echo("Interrupted: nothing was kept of the file that was being fetched.", err=True)
             raise typer.Exit(INTERRUPTED) from None
     below = named_root(root)
-    found = [survey(name, below) for name in chosen]
-    if any(one.source.folders for one in found):
+    surveys = [survey(name, below) for name in chosen]
+    if any(one.source.folders for one in surveys):
         typer.echo(_where(root, below) + "\n")
     typer.echo(f"{'name':<10} {'train':>7} {'test':>7} {'classes':>7}  {'folder':<20} files")
-    typer.echo("\n".join(_row(one, below) for one in found))
-    if any(one.source.folders and one.folder is None for one in found):
+    typer.echo("\n".join(_row(one, below) for one in surveys))
+    if any(one.source.folders and one.folder is None for one in surveys):
         named = "" if below is not None and root is None else f" --root {below or 'FOLDER'}"
         typer.echo(f"\nTo get one: treevae data NAME{named} --download. For CelebA that says how to get it by hand.")
-    if download and (wrong := [one.source for one in found if one.size is None]):
+    if download and (wrong := [one.source for one in surveys if one.size is None]):
         for source in wrong:
             typer.secho(f"{source.name} cannot be read: {how_to_get(source, data_root(root))}", fg="red", err=True)
         raise typer.Exit(1)
@@ -135,14 +135,14 @@ def _where(root: Path | None, below: Path | None) -> str:
     return f"Data sets below {below}{f' (${ROOT})' if root is None else ''}"
 
 
-def _row(found: Survey, root: Path | None) -> str:
+def _row(survey: Survey, root: Path | None) -> str:
     """A line of the list of data sets."""
-    source, size = found.source, found.size
+    source, size = survey.source, survey.size
     if size is None:
-        what = f"incomplete or damaged: {found.fault}" if found.folder else f"not there: {source.about}"
+        what = f"incomplete or damaged: {survey.fault}" if survey.folder else f"not there: {source.about}"
         return f"{source.name:<10} {what}"
-    folder = "" if found.folder is None or root is None else str(found.folder.relative_to(root))
-    files = _file_states(list(found.files.values())) if source.folders else "come with scikit-learn"
+    folder = "" if survey.folder is None or root is None else str(survey.folder.relative_to(root))
+    files = _file_states(list(survey.files.values())) if source.folders else "come with scikit-learn"
     if size != source.size:
         files += f"; the paper has {source.size.train:,} + {source.size.test:,} samples"
     classes = size.classes or "none"

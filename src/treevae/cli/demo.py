@@ -85,7 +85,7 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
 
     leaves = model.predict(data.x_test)
     ward = Ward(len(model.tree_.leaves)).fit(data.x_test)
-    found = {
+    by_method = {
         "TreeVAE": scores(model.tree_, leaves, data.y_test),
         "Ward": scores(ward.tree_, ward.labels_, data.y_test),
     }
@@ -100,7 +100,7 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
         written.append(place.picture_file)
     about = {
         "command": " ".join(["treevae", *sys.argv[1:]]),
-        "scores_percent": found,
+        "scores_percent": by_method,
         "test_elbo_nats": elbo,
         "n_leaves": len(model.tree_.leaves),
         "n_train": len(data.x_train),
@@ -115,7 +115,7 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
     place.write_settings(Settings.of_demo(DEMO | dict(changes)))
     written.append(write_report(Subject.of_demo().snapshot(model), place.report_file))
     main_class = _main_class(leaves, data.y_test, len(model.tree_.leaves), data.class_names)
-    return Demo(model, main_class, found, elbo, seconds, tuple(written))
+    return Demo(model, main_class, by_method, elbo, seconds, tuple(written))
 
 
 def _main_class(leaves: np.ndarray, y: np.ndarray, n_leaves: int, class_names: tuple[str, ...]) -> tuple[str, ...]:

@@ -67,8 +67,8 @@ def score(
     typer.echo(f"Scoring {X.shape[0]:,} of {count(n, 'sample')}: {subject.title}; {count(draws, 'draw')} each")
     with Progress(wanted=True) as progress:
         terms = f"{count(draws, 'draw')} each"
-        found = record_of_scoring(model.fitted_, X, draws, lambda done: progress.at(done, "scoring", terms))
-    typer.echo("\n".join(_lines(found)))
+        record = record_of_scoring(model.fitted_, X, draws, lambda done: progress.at(done, "scoring", terms))
+    typer.echo("\n".join(_lines(record)))
     if out is not None:
         about = {
             "command": _command(run, data, root, drop, draws, most),
@@ -77,7 +77,7 @@ def score(
             "n_scored": X.shape[0],
             "n_samples": n,  # of which those were drawn
         }
-        write_whole(out, json.dumps(about | found, indent=1) + "\n")
+        write_whole(out, json.dumps(about | record, indent=1) + "\n")
         say_written([out])
 
 
@@ -96,9 +96,9 @@ def _command(
     return shlex.join(["treevae", "score", str(run), *words])
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
+def _lines(record: dict[str, Any]) -> list[str]:
     """The figures, each with what it is."""
-    elbo, likelihood = found["elbo"], found["likelihood"]
+    elbo, likelihood = record["elbo"], record["likelihood"]
     draws = likelihood["draws"]
     beside = "as in the paper" if draws == PAPERS_DRAWS else f"the paper has {PAPERS_DRAWS:,}"
     lines = [

@@ -120,10 +120,10 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
         X = np.asarray(X)
         if len(X) < least:
             raise ValueError(f"X has n_samples={len(X)}; at least {least} needed")
-        found = form or InputForm.of(X)
+        form_of_images = form or InputForm.of(X)
         check_images(X, any_value, fitted=form is not None)
         if form is None:
-            form = found
+            form = form_of_images
             learn(estimator, form.n_features)
         return form.to_matrix(X), form
     if form is not None and form.is_image:

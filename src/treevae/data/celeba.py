@@ -62,19 +62,19 @@ def _read_attributes(folder: Path) -> tuple[tuple[str, ...], dict[str, np.ndarra
     """The names of the attributes, and which ones each picture has."""
     path = folder / ATTRIBUTES
     count, header, *rows = _lines(path)
-    names, found = tuple(header.split()), {}
+    names, attributes_of = tuple(header.split()), {}
     if not names:
         raise DataFileError(f"{path} names no attributes in its second line, expected their names")
     for i, row in enumerate(rows, start=3):
         file, *values = row.split() or [""]
         if len(values) != len(names) or not set(values) <= {"1", "-1"}:
             raise DataFileError(f"{path} has in line {i} not a file and {len(names)} times 1 or -1: {row[:60]!r}")
-        found[_stem(file)] = np.array([value == "1" for value in values])
-    if count.strip() != str(len(found)):
+        attributes_of[_stem(file)] = np.array([value == "1" for value in values])
+    if count.strip() != str(len(attributes_of)):
         raise DataFileError(
-            f"{path} lists {len(found):,} pictures, expected the {count.strip()[:20]} of its first line"
+            f"{path} lists {len(attributes_of):,} pictures, expected the {count.strip()[:20]} of its first line"
         )
-    return names, found
+    return names, attributes_of
 
 
 def _parts(folder: Path, attributes: dict[str, np.ndarray]) -> tuple[list[str], list[str], str]:

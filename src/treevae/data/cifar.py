@@ -28,10 +28,10 @@ def _unpickle(path: Path, published: str, largest: int = LARGEST) -> dict[str, A
     if (size := path.stat().st_size) > largest:
         raise DataFileError(f"{path} has {size:,} bytes, expected at most {largest:,}")
     try:
-        found = read_pickle(path.read_bytes())
-        if not isinstance(found, dict):
+        content = read_pickle(path.read_bytes())
+        if not isinstance(content, dict):
             raise ValueError("it holds no dict")
-        return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
+        return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
     except ValueError as error:
         raise DataFileError(
             f"{path} is no CIFAR file, or is cut short or damaged: it has {size:,} bytes, expected {published}; {error}"
@@ -48,14 +48,14 @@ def _read_batch(
         raise DataFileError(f"{path} holds no images under 'data', expected rows of {N_BYTES:,} bytes")
     labels = []
     for key, n in zip(label_keys, n_classes, strict=True):
-        found = batch.get(key)
+        numbers = batch.get(key)
         if (
-            not isinstance(found, list)
-            or len(found) != len(rows)
-            or not all(type(i) is int and 0 <= i < n for i in found)
+            not isinstance(numbers, list)
+            or len(numbers) != len(rows)
+            or not all(type(i) is int and 0 <= i < n for i in numbers)
         ):
             raise DataFileError(f"{path} lacks labels under {key!r}, expected {len(rows):,} numbers from 0 to {n - 1}")
-        labels.append(np.array(found, dtype=np.int64))
+        labels.append(np.array(numbers, dtype=np.int64))
     return rows, labels
 
 
@@ -65,17 +65,17 @@ def _read_part(
     """The images of several batches, (n, 32, 32, 3), and their labels under each key."""
     images, labels = [], []
     for path in paths:
-        rows, found = _read_batch(path, keys, n_classes)
+        rows, labels_of_batch = _read_batch(path, keys, n_classes)
         images.append(np.ascontiguousarray(rows.reshape(-1, CHANNELS, SIDE, SIDE).transpose(0, 2, 3, 1)))
-        labels.append(found)
+        labels.append(labels_of_batch)
     return np.concatenate(images), [np.concatenate(of_key) for of_key in zip(*labels, strict=True)]
 
 
 def _names(path: Path, key: str) -> tuple[str, ...]:
-    found = _unpickle(path, "about a thousand with the names of the classes", LARGEST_NAMES).get(key)
-    if not isinstance(found, list) or not found or not all(isinstance(name, bytes | str) for name in found):
+    names = _unpickle(path, "about a thousand with the names of the classes", LARGEST_NAMES).get(key)
+    if not isinstance(names, list) or not names or not all(isinstance(name, bytes | str) for name in names):
         raise DataFileError(f"{path} has no names of classes under {key!r}")
-    return tuple(name.decode(errors="replace") if isinstance(name, bytes) else name for name in found)
+    return tuple(name.decode(errors="replace") if isinstance(name, bytes) else name for name in names)
 
 
 TRAIN10 = tuple(f"data_batch_{i}" for i in range(1, 6))

@@ -57,8 +57,8 @@ def _shape_of(path: Path) -> tuple[int, ...]:
             shape = _read_header(file, path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataFileError(f"{path} is cut short or damaged: {error}") from error
-    if path.suffix != ".gz" and (found := path.stat().st_size - 4 * (1 + len(shape))) != prod(shape):
-        raise DataFileError(f"{path} holds {found:,} bytes after its header, expected {prod(shape):,}")
+    if path.suffix != ".gz" and (n_bytes := path.stat().st_size - 4 * (1 + len(shape))) != prod(shape):
+        raise DataFileError(f"{path} holds {n_bytes:,} bytes after its header, expected {prod(shape):,}")
     check_bomb(prod(shape), path)
     return shape
 
@@ -91,11 +91,11 @@ def _read_file(folder: Path, name: str) -> np.ndarray:
     try:
         with _open(path) as file:
             _read_header(file, path)
-            found, left = fill(values, file), file.read(1)
+            n_read, left = fill(values, file), file.read(1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataFileError(f"{path} is cut short or damaged: {error}") from error
-    if found < len(values) or left:
-        how_many = "more" if left else f"only {found:,}"
+    if n_read < len(values) or left:
+        how_many = "more" if left else f"only {n_read:,}"
         raise DataFileError(f"{path} holds {how_many} bytes after its header, expected {len(values):,}")
     return values.reshape(shape)
 

@@ -90,16 +90,16 @@ def _messages_of(part: Path) -> dict[str, list[Path]]:
     """The files of each group, both in alphabetical order."""
     if not part.is_dir():
         raise DataFileError(f"{part} is not there, expected a folder with one folder for each newsgroup")
-    found = {group.name: _visible(group) for group in sorted(part.iterdir()) if group.is_dir()}
-    if not found or not all(found.values()):
-        empty = ", ".join(name for name, files in found.items() if not files) or "it"
+    files_of = {group.name: _visible(group) for group in sorted(part.iterdir()) if group.is_dir()}
+    if not files_of or not all(files_of.values()):
+        empty = ", ".join(name for name, files in files_of.items() if not files) or "it"
         raise DataFileError(f"{part} is not complete: {empty} has no messages, expected some in each group")
-    sizes = {file: file.stat().st_size for files in found.values() for file in files}
+    sizes = {file: file.stat().st_size for files in files_of.values() for file in files}
     if (largest := max(sizes, key=sizes.__getitem__)) and sizes[largest] > LARGEST_MESSAGE:
         raise DataFileError(f"{largest} has {sizes[largest]:,} bytes, expected at most {LARGEST_MESSAGE:,}")
     if (total := sum(sizes.values())) > LARGEST_PART:
         raise DataFileError(f"{part} has {total:,} bytes, expected at most {LARGEST_PART:,}")
-    return found
+    return files_of
 
 
 def _visible(group: Path) -> list[Path]:

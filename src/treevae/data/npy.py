@@ -77,8 +77,8 @@ def _array(file: IO[bytes], size: int, path: Path, kinds: str = NUMBERS) -> np.n
         )
     check_bomb(n_bytes, path)
     content = np.empty(n_bytes, np.uint8)
-    if (found := fill(content, file)) < n_bytes:
-        raise DataFileError(f"{path} is cut short: it holds {found:,} of {n_bytes:,} bytes; write it again")
+    if (n_read := fill(content, file)) < n_bytes:
+        raise DataFileError(f"{path} is cut short: it holds {n_read:,} of {n_bytes:,} bytes; write it again")
     return content.view(dtype).reshape(shape, order="F" if columns_first else "C")
 
 
@@ -95,8 +95,8 @@ def _header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], np.dtype, boo
     if length > LONGEST_HEADER or sum(map(text.count, "([{")) > 9 or "-" in text:
         raise DataFileError(f"{path} holds no plain array of numbers, or is damaged; save one with np.save")
     try:
-        found = ast.literal_eval(text.strip())
-        shape, descr, columns_first = found["shape"], found["descr"], found["fortran_order"]
+        header = ast.literal_eval(text.strip())
+        shape, descr, columns_first = header["shape"], header["descr"], header["fortran_order"]
         if not (isinstance(descr, str) and type(columns_first) is bool and all(type(side) is int for side in shape)):
             raise ValueError("a header that describes no array of numbers")
         return tuple(shape), np.dtype(descr), columns_first

@@ -77,7 +77,7 @@ def _count(folder: Path, alphabets: tuple[str, ...] | None) -> Size:
 
 def _characters(folder: Path, alphabets: tuple[str, ...] | None) -> dict[tuple[str, str], list[Path]]:
     """The drawings of each (alphabet, character), all in alphabetical order."""
-    found = {}
+    characters = {}
     for part in PARTS:
         if not (folder / part).is_dir():
             raise DataFileError(f"{folder / part} is not there, expected a folder with one folder for each alphabet")
@@ -86,16 +86,16 @@ def _characters(folder: Path, alphabets: tuple[str, ...] | None) -> dict[tuple[s
                 drawings = sorted(character.glob("*.png"))
                 if len(drawings) != N_DRAWINGS:
                     raise DataFileError(f"{character} holds {len(drawings)} drawings (.png), expected {N_DRAWINGS}")
-                found[character.parent.name, character.name] = drawings
-    if missing := set(alphabets or ()) - {alphabet for alphabet, _ in found}:
+                characters[character.parent.name, character.name] = drawings
+    if missing := set(alphabets or ()) - {alphabet for alphabet, _ in characters}:
         raise DataFileError(
             f"{folder} lacks the alphabet {', '.join(sorted(missing))}, expected below {' or '.join(PARTS)}"
         )
-    if not found:
+    if not characters:
         raise DataFileError(
             f"{folder} holds no alphabet, expected ALPHABET/characterNN/*.png below {' and '.join(PARTS)}"
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(characters.items()))
 
 
 def _source(name: str, about: str, size: Size, alphabets: tuple[str, ...] | None) -> Source:

@@ -67,10 +67,10 @@ def read_pickle(content: bytes) -> Any:
             if i == MOST_OPERATIONS:
                 raise ValueError(f"it has more than {MOST_OPERATIONS:,} operations")
             machine.do(opcode.name, argument)
-        (found,) = machine.stack
+        (value,) = machine.stack
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"its operations do not fit together ({type(error).__name__})") from error
-    return _finished(found)
+    return _finished(value)
 
 
 class _Machine:

@@ -61,12 +61,12 @@ def read_source(source: Source, root: str | os.PathLike[str] | None = None) -> D
             f"{source.name} is not there: {source.parts[0]} was looked for in {looked_in}. {how_to_get(source, root)}"
         )
     try:
-        found = source.read(folder)
+        data = source.read(folder)
     except (DataFileError, OSError) as error:  # OSError: a folder that cannot be listed, a file that goes meanwhile
         if isinstance(error.__cause__, ImportError):  # the files are not at fault
             raise
         raise DataFileError(f"{error}. {how_to_get(source, root)}") from error
-    return replace(found, note="; ".join(filter(None, (found.note, *_differences(found.size, folder, source)))))
+    return replace(data, note="; ".join(filter(None, (data.note, *_differences(data.size, folder, source)))))
 
 
 def fetch_missing(name: str, root: str | os.PathLike[str] | None = None) -> None:

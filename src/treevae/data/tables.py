@@ -208,22 +208,22 @@ def _first_row(path: Path) -> list[str]:
     """The fields of the first line that is not empty."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
-            found = next((row for row in islice(csv.reader(file), MOST_EMPTY) if row), None)
+            fields = next((row for row in islice(csv.reader(file), MOST_EMPTY) if row), None)
         except csv.Error as error:
             raise DataFileError(f"{path} cannot be read as a table: {error}") from error
-    if not found:
+    if not fields:
         raise DataFileError(
             f"{path} is empty, or its first {MOST_EMPTY:,} lines are; a table has a line for each sample"
         )
-    if len(found) == 1 and (sign := next((sign for sign in (";", "\t") if sign in found[0]), None)):
+    if len(fields) == 1 and (sign := next((sign for sign in (";", "\t") if sign in fields[0]), None)):
         raise DataFileError(
             f"{path} seems to have {sign!r} between its columns; save it with commas, or rename its one column"
         )
-    if len(found) > MOST_COLUMNS:
+    if len(fields) > MOST_COLUMNS:
         raise DataFileError(
-            f"{path} has {len(found):,} columns, more than {MOST_COLUMNS:,}; save it with np.save instead"
+            f"{path} has {len(fields):,} columns, more than {MOST_COLUMNS:,}; save it with np.save instead"
         )
-    return found
+    return fields
 
 
 def _check_short_rows(path: Path, n_columns: int) -> None:

@@ -111,16 +111,16 @@ def models_of(models: Models, cell: Cell, seed: int | None) -> dict[int, TreeVAE
     """The kept models of a cell by their seeds: the one with a seed, or all, which must be two at least."""
     there = models.seeds(cell)
     if seed is None and len(there) < 2:
-        raise ValueError(f"an average is of two models at least, {_found(models, cell)}; {_command(models, cell, 2)}")
+        raise ValueError(f"an average is of two models at least, {_kept(models, cell)}; {_command(models, cell, 2)}")
     if seed is not None and seed not in there:
         raise ValueError(
-            f"there is no model of {cell.about} with seed {seed}, {_found(models, cell)}; "
+            f"there is no model of {cell.about} with seed {seed}, {_kept(models, cell)}; "
             f"{_command(models, cell, seed + 1)}"
         )
     return {one: models.read(replace(cell, seed=one)) for one in (there if seed is None else [seed])}
 
 
-def _found(models: Models, cell: Cell) -> str:
+def _kept(models: Models, cell: Cell) -> str:
     """What a folder has instead: other seeds, or other fits of the data set."""
     if seeds := models.seeds(cell):
         return f"{models.folder} has those of {cell.about} with seed {', '.join(map(str, seeds))}"

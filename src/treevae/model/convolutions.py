@@ -48,11 +48,11 @@ def from_list(images: Images, dtype: torch.dtype) -> Tensor:
 def _each(ask: Callable[..., Tensor], *parts: Iterable[Tensor | None]) -> Images:
     """``ask`` of what belongs to each node, in the node's lane."""
     rows = list(zip(*parts, strict=True))
-    found = []
+    answers = []
     for i, row in enumerate(rows):
         with _lane(i, len(rows)):
-            found.append(ask(*row))
-    return found
+            answers.append(ask(*row))
+    return answers
 
 
 def _in_lanes(n: int) -> bool:

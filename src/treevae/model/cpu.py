@@ -91,12 +91,12 @@ def _overlaps(images: Tensor, cols: Tensor, padding: Sequence[int]) -> list[tupl
     for n, p in zip(cols.shape[3:5], padding, strict=True):
         third = (slice(0, 1), slice(1, n), slice(1, 2 * n - 2, 2)) if p else (slice(2, 3), slice(n), slice(2, None, 2))
         axes.append([(slice(p, p + 2), slice(n), slice(2 * n)), third])
-    found = []
+    overlaps = []
     for (ky, i, y), (kx, j, x) in product(*axes):
         windows = cols[:, ky, kx, i, j].permute(0, 3, 1, 4, 2, 5)
         pixels = images[:, :, y, x].unflatten(3, windows.shape[3:5]).unflatten(2, windows.shape[1:3])
-        found.append((pixels, windows))
-    return found
+        overlaps.append((pixels, windows))
+    return overlaps
 
 
 def _to_windows(overlaps: list[tuple[Tensor, Tensor]], i: int) -> None:

@@ -74,47 +74,47 @@ def infer(
     return Descent(posterior_logits(nodes, d), z, torch.cat(kl), samples, start)
 
 
-def elbo(nodes: Nodes, found: Descent, x: Tensor) -> ElboTerms:
+def elbo(nodes: Nodes, descended: Descent, x: Tensor) -> ElboTerms:
     """The terms of the ELBO for x of shape (run, batch, features), averaged over the M samples (eqs. 13 to 20)."""
-    terms = elbo_of_draws(nodes, found, log_likelihood(nodes, found.z, found.each(x)))
-    return terms if found.samples == 1 else ElboTerms(terms.values.unflatten(2, (found.samples, -1)).mean(2))
+    terms = elbo_of_draws(nodes, descended, log_likelihood(nodes, descended.z, descended.each(x)))
+    return terms if descended.samples == 1 else ElboTerms(terms.values.unflatten(2, (descended.samples, -1)).mean(2))
 
 
-def elbo_of_draws(nodes: Nodes, found: Descent, log_px: Tensor) -> ElboTerms:
+def elbo_of_draws(nodes: Nodes, descended: Descent, log_px: Tensor) -> ElboTerms:
     """The terms of the ELBO of every one of the M samples by itself: values of shape (term, tree, M * batch).
 
     ``log_px`` is log p(x | z_leaf) of every one: (leaf, M * batch).
     """
-    logit_q = found.logit_q if found.samples == 1 else found.logit_q.repeat(1, found.samples)
-    log_p, kl_router = kernels.decisions(logit_q, prior_logits(nodes, found.z))
+    logit_q = descended.logit_q if descended.samples == 1 else descended.logit_q.repeat(1, descended.samples)
+    log_p, kl_router = kernels.decisions(logit_q, prior_logits(nodes, descended.z))
     reach = nodes.layout.path(log_p)
-    if found.start is not None:
-        reach = reach + found.start.log_reach.index_select(0, nodes.layout.run_of_nodes)
-    return ElboTerms(kernels.weigh(reach, found.kl, kl_router, log_px, nodes.layout.table))
+    if descended.start is not None:
+        reach = reach + descended.start.log_reach.index_select(0, nodes.layout.run_of_nodes)
+    return ElboTerms(kernels.weigh(reach, descended.kl, kl_router, log_px, nodes.layout.table))
 
 
-def log_ratio(nodes: Nodes, d: Levels, found: Descent) -> Tensor:
+def log_ratio(nodes: Nodes, d: Levels, descended: Descent) -> Tensor:
     """log p(z_i | z_pa(i)) - log q(z_i | z_pa(i), x) at the z that were drawn in whole trees: (node, M * batch).
 
     Its expectation is the negative KL; importance weights need its value.
     """
     heads, ratios = nodes.dense.by_depth(d), []
-    for k, z in enumerate(found.z):
-        q_hat = Gaussian.from_head(heads[k].repeat(1, found.samples, 1))
-        p = Gaussian.standard_like(q_hat) if k == 0 else Gaussian.from_head(_prior(nodes, k, found.z[k - 1]))
+    for k, z in enumerate(descended.z):
+        q_hat = Gaussian.from_head(heads[k].repeat(1, descended.samples, 1))
+        p = Gaussian.standard_like(q_hat) if k == 0 else Gaussian.from_head(_prior(nodes, k, descended.z[k - 1]))
         ratios.append(p.log_prob(z) - precision_weighted(q_hat, p).log_prob(z))
     return torch.cat(ratios)
 
 
-def leaf_terms(nodes: Nodes, found: Descent, x: Tensor) -> tuple[Tensor, Tensor]:
+def leaf_terms(nodes: Nodes, descended: Descent, x: Tensor) -> tuple[Tensor, Tensor]:
     """log p(x | z_leaf), and the KL of all that stands on the leaf's path, of every leaf: two of (leaf, batch).
 
     Weighted by the reach of the leaves, the first sums to the reconstruction and the second to the whole KL.
     """
     layout = nodes.layout
-    _, kl_router = kernels.decisions(found.logit_q, prior_logits(nodes, found.z))
-    kl = found.kl.index_add(0, layout.router_rows, kl_router)
-    return log_likelihood(nodes, found.z, x), layout.ancestry(kl)
+    _, kl_router = kernels.decisions(descended.logit_q, prior_logits(nodes, descended.z))
+    kl = descended.kl.index_add(0, layout.router_rows, kl_router)
+    return log_likelihood(nodes, descended.z, x), layout.ancestry(kl)
 
 
 def posterior_logits(nodes: Nodes, d: Levels) -> Tensor:

@@ -41,9 +41,10 @@ def evidence(module: TreeVAEModule, x: Tensor, draws: int, bounds: Sequence[str]
     peak, total = x.new_full((len(bounds), len(x)), -math.inf), x.new_zeros(len(bounds), len(x))
     for first in range(0, draws, at_once):
         some = range(first, min(first + at_once, draws))
-        found = descent.infer(nodes, d, noise_of(nodes, place, some), len(some))
-        log_px = descent.log_likelihood(nodes, found.z, found.each(x[None]))  # all bounds weigh what was decoded once
-        weights = torch.stack([BOUNDS[bound](nodes, d, found, log_px) for bound in bounds])
+        descended = descent.infer(nodes, d, noise_of(nodes, place, some), len(some))
+        # all bounds weigh what was decoded once
+        log_px = descent.log_likelihood(nodes, descended.z, descended.each(x[None]))
+        weights = torch.stack([BOUNDS[bound](nodes, d, descended, log_px) for bound in bounds])
         log_weight = weights.unflatten(1, (len(some), -1))  # (bound, draw, batch)
         higher = torch.maximum(peak, log_weight.amax(1))
         total = total * (peak - higher).exp() + (log_weight - higher[:, None]).exp().sum(1)
@@ -51,16 +52,16 @@ def evidence(module: TreeVAEModule, x: Tensor, draws: int, bounds: Sequence[str]
     return peak + (total / draws).log()
 
 
-def importance_weight(nodes: Nodes, d: Levels, found: Descent, log_px: Tensor) -> Tensor:
+def importance_weight(nodes: Nodes, d: Levels, descended: Descent, log_px: Tensor) -> Tensor:
     """log sum_leaf p(x | z_leaf) p(z_path) p(path | z) / q(z_path | x) of every draw: (M * batch,)."""
     layout = nodes.layout
-    log_path = descent.log_reach(nodes, descent.prior_logits(nodes, found.z))[layout.leaf_rows]
-    return (log_px + log_path + layout.ancestry(descent.log_ratio(nodes, d, found))).logsumexp(0)  # over leaves
+    log_path = descent.log_reach(nodes, descent.prior_logits(nodes, descended.z))[layout.leaf_rows]
+    return (log_px + log_path + layout.ancestry(descent.log_ratio(nodes, d, descended))).logsumexp(0)  # over leaves
 
 
-def elbo_weight(nodes: Nodes, d: Levels, found: Descent, log_px: Tensor) -> Tensor:
+def elbo_weight(nodes: Nodes, d: Levels, descended: Descent, log_px: Tensor) -> Tensor:
     """The ELBO of every draw by itself, its divergences in closed form: (M * batch,)."""
-    return descent.elbo_of_draws(nodes, found, log_px).elbo[0]
+    return descent.elbo_of_draws(nodes, descended, log_px).elbo[0]
 
 
 BOUNDS: dict[str, Callable[[Nodes, Levels, Descent, Tensor], Tensor]] = {

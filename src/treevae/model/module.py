@@ -78,9 +78,9 @@ class TreeVAEModule(Trainable):
 
     def reconstruct(self, x: Tensor) -> Tensor:
         """The expected x given all leaves' posterior means, weighted by their reach: (batch, features)."""
-        found = descent.infer(self.nodes, self.d(x), noise=None)
-        means = descent.decode(self.nodes, found.z, self._expected)
-        reach = descent.log_reach(self.nodes, found.logit_q)[self.nodes.layout.leaf_rows].exp()
+        descended = descent.infer(self.nodes, self.d(x), noise=None)
+        means = descent.decode(self.nodes, descended.z, self._expected)
+        reach = descent.log_reach(self.nodes, descended.logit_q)[self.nodes.layout.leaf_rows].exp()
         return torch.einsum("lb,lbf->bf", reach, means)
 
     def reconstruct_best(self, x: Tensor) -> Tensor:
@@ -163,8 +163,8 @@ class TreeVAEModule(Trainable):
 
     def walk(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What every leaf makes of samples, from posterior means: (batch, leaf, features), and reach (batch, leaf)."""
-        passed = descent.infer(self.nodes, self.d(x), noise=None)
-        return self._walked(passed.z, passed.logit_q)
+        descended = descent.infer(self.nodes, self.d(x), noise=None)
+        return self._walked(descended.z, descended.logit_q)
 
     def _walked(self, z: Sequence[Tensor], logits: Tensor) -> tuple[Tensor, Tensor]:
         layout = self.nodes.layout
@@ -177,10 +177,10 @@ class TreeVAEModule(Trainable):
         The posterior mean of every node's z and the posterior routers' log-odds go in straight lines; each step shows
         what its most probable leaf decodes. So the ends are what :meth:`reconstruct_best` makes of the two.
         """
-        found = descent.infer(self.nodes, self.d(x), noise=None)
+        descended = descent.infer(self.nodes, self.d(x), noise=None)
         t = torch.linspace(0, 1, steps, device=x.device, dtype=x.dtype)
-        z = [torch.lerp(at[:, :1], at[:, 1:], t[:, None]) for at in found.z]  # (node, steps, latent)
-        logits = torch.lerp(found.logit_q[:, :1], found.logit_q[:, 1:], t)
+        z = [torch.lerp(at[:, :1], at[:, 1:], t[:, None]) for at in descended.z]  # (node, steps, latent)
+        logits = torch.lerp(descended.logit_q[:, :1], descended.logit_q[:, 1:], t)
         reach = descent.log_reach(self.nodes, logits)[self.nodes.layout.shown_rows].exp().T
         means = descent.decode(self.nodes, z, self._expected)[self.nodes.layout.shown_leaves]  # (leaf, steps, features)
         return means[reach.argmax(1), torch.arange(steps, device=x.device)], reach

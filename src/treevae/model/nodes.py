@@ -78,12 +78,12 @@ class Family(nn.Module):
 
     def by_depth(self, levels: Levels) -> dict[int, Tensor]:
         """The outputs of the nodes of each depth; their sizes may differ from depth to depth."""
-        found: dict[int, Tensor] = {}
+        outputs: dict[int, Tensor] = {}
         for name, group in self.groups.items():
             depths = self._depths(name)
             counts = [sum(self._depth[key] == depth for key in group) for depth in depths]
-            found.update(zip(depths, self._run(name, levels).split(counts), strict=True))
-        return found
+            outputs.update(zip(depths, self._run(name, levels).split(counts), strict=True))
+        return outputs
 
     def at(self, depth: int, x: Tensor) -> Tensor:
         """The outputs of one depth alone, given its nodes' inputs, where they are a stack of their own."""

@@ -68,8 +68,8 @@ class Facts:
     ) -> None:
         most = LADDER[0]
         self.model, self.samples, self.tree = model.fitted_, samples, model.tree_
-        self.standing = Placement(self.tree, self.model.predict_proba(samples.given))
-        labels, kind = self.standing.labels, samples.kind
+        self.placement = Placement(self.tree, self.model.predict_proba(samples.given))
+        labels, kind = self.placement.labels, samples.kind
         self.class_names: list[str] | None = None
         self.y: np.ndarray | None = None
         if classes is not None:
@@ -77,8 +77,8 @@ class Facts:
         mark = {"words": naming.word_marks, "table": naming.feature_marks}.get(kind)
         self.marks = {} if mark is None else mark(self.tree, labels, samples.matrix, samples.names, ON_CARD)
         self.names = self._names(None if classes is None else classes.of_samples)
-        self.typical = {node: self.standing.typical(node, most.per_node) for node in self.tree.nodes}
-        self.ambiguous = {node: self.standing.ambiguous(node, most.per_node) for node in self.tree.nodes}
+        self.typical = {node: self.placement.typical(node, most.per_node) for node in self.tree.nodes}
+        self.ambiguous = {node: self.placement.ambiguous(node, most.per_node) for node in self.tree.nodes}
         chance = np.random.default_rng(random_state)
         self.order = chance.permutation(samples.n)
         self.elbo = self._elbo(chance)
@@ -101,29 +101,31 @@ class Facts:
         """The best name of each node: its classes, else what sets it apart, else its number."""
         names = naming.numbered(self.tree) | naming.by_marks(self.marks if self.samples.named else {})
         if classes is not None:
-            names |= naming.by_class(self.tree, self.standing.labels, classes)
+            names |= naming.by_class(self.tree, self.placement.labels, classes)
         return names | {0: naming.ROOT}
 
     def _elbo(self, chance: np.random.Generator) -> dict[int, dict[str, float] | None]:
         """The mean terms of each node's samples: of some from every leaf, each leaf weighted by its size."""
         picked = []
         for leaf in self.tree.leaves:
-            rows = self.standing.rows(leaf)
+            rows = self.placement.rows(leaf)
             quota = min(len(rows), max(SCORED_OF_LEAF, ceil(SCORED * len(rows) / self.samples.n)))
             picked.append(chance.choice(rows, quota, replace=False))
         scored = self.model.elbo_terms(self.samples.take(np.concatenate(picked)), DRAWS)
         terms = np.split(scored, np.cumsum([len(rows) for rows in picked])[:-1])
         means = {leaf: of.mean(0) for leaf, of in zip(self.tree.leaves, terms, strict=True) if len(of)}
-        found: dict[int, dict[str, float] | None] = {}
+        elbo_of: dict[int, dict[str, float] | None] = {}
         for node in self.tree.nodes:
             leaves = [leaf for leaf in self.tree.leaves_below(node) if leaf in means]
             if not leaves:
-                found[node] = None
+                elbo_of[node] = None
                 continue
-            mean = np.average([means[leaf] for leaf in leaves], axis=0, weights=[self.standing.size(i) for i in leaves])
+            mean = np.average(
+                [means[leaf] for leaf in leaves], axis=0, weights=[self.placement.size(i) for i in leaves]
+            )
             named = {name: compact(value) for name, value in zip(TERMS, mean, strict=True)}
-            found[node] = {"elbo": compact(mean[0] - mean[1:].sum()), **named}
-        return found
+            elbo_of[node] = {"elbo": compact(mean[0] - mean[1:].sum()), **named}
+        return elbo_of
 
     def _places(self, rows: list[int], method: str, random_state: Any) -> np.ndarray:
         """Where samples stand on the map, in the unit square, its proportions kept."""
@@ -188,10 +190,10 @@ class Facts:
         return {
             "sprite": None if sprites is None else pictures,
             "card": pictures if sprites is None else None,
-            "leaf": [self.tree.leaves[k] for k in self.standing.labels[shown].tolist()],
+            "leaf": [self.tree.leaves[k] for k in self.placement.labels[shown].tolist()],
             "label": None if self.y is None else self.y[shown].tolist(),
             "row": shown,
-            "probability": [compact(p) for p in self.standing.reach[shown].max(1)],
+            "probability": [compact(p) for p in self.placement.reach[shown].max(1)],
             "x": places[:, 0].tolist(),
             "y": places[:, 1].tolist(),
         }
@@ -218,9 +220,9 @@ class Facts:
                 "children": list(self.tree.children(node)),
                 "leaf": self.tree.leaves.index(node) if self.tree.is_leaf(node) else None,
                 "name": self.names[node],
-                "size": self.standing.size(node),
-                "mass": compact(self.standing.mass(node)),
-                "confidence": compact(self.standing.confidence(node)),
+                "size": self.placement.size(node),
+                "mass": compact(self.placement.mass(node)),
+                "confidence": compact(self.placement.confidence(node)),
                 "elbo": self.elbo[node],
                 "typical": [number[row] for row in self.typical[node][:most]],
                 "ambiguous": [number[row] for row in self.ambiguous[node][:most]],
@@ -269,17 +271,17 @@ class Facts:
         """How many of the node's samples are of each class."""
         if self.y is None or self.class_names is None:
             return None
-        return np.bincount(self.y[self.standing.rows(node)], minlength=len(self.class_names)).tolist()
+        return np.bincount(self.y[self.placement.rows(node)], minlength=len(self.class_names)).tolist()
 
     def _scores(self) -> dict[str, float] | None:
         """How well the leaves agree with the classes, as shares; DP where some class has two samples."""
         if self.y is None:
             return None
-        leaves = self.standing.labels
+        leaves = self.placement.labels
         pairs = np.bincount(self.y).max() > 1
-        found = {"ACC": accuracy(leaves, self.y), "NMI": nmi(leaves, self.y), "LP": leaf_purity(leaves, self.y)}
-        found |= {"DP": dendrogram_purity(self.tree, leaves, self.y)} if pairs else {}
-        return {name: round(value, 4) for name, value in found.items()}
+        scores = {"ACC": accuracy(leaves, self.y), "NMI": nmi(leaves, self.y), "LP": leaf_purity(leaves, self.y)}
+        scores |= {"DP": dendrogram_purity(self.tree, leaves, self.y)} if pairs else {}
+        return {name: round(value, 4) for name, value in scores.items()}
 
 
 def history_rows(model: Fitted) -> list[dict[str, Any]]:

@@ -139,7 +139,7 @@ def page(bundle: dict[str, Any]) -> str:
         "script": script(),
         "bundle": embedded(bundle),
     }
-    text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _text("index.html"))
+    text = re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _text("index.html"))
     return text.replace("{{policy}}", policy(text, "'self'" if bundle["live"] else "'none'"), 1)
 
 

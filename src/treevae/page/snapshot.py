@@ -96,15 +96,15 @@ def snapshot(
     about = (
         None
         if attributes is None
-        else attribute_rows(facts.tree, facts.standing.labels, attributes, list(attribute_names or ()), ROWS_OF_SPLIT)
+        else attribute_rows(facts.tree, facts.placement.labels, attributes, list(attribute_names or ()), ROWS_OF_SPLIT)
     )
     for amounts in LADDER:
-        found = Snapshot(facts.bundle(amounts, title, about))
-        if found.n_bytes <= max_bytes:
-            return found
+        attempt = Snapshot(facts.bundle(amounts, title, about))
+        if attempt.n_bytes <= max_bytes:
+            return attempt
     raise ValueError(
         f"max_bytes={max_bytes} is too small: with {len(facts.tree.leaves)} leaves the smallest bundle has "
-        f"{found.n_bytes} bytes"
+        f"{attempt.n_bytes} bytes"
     )
 
 

@@ -95,10 +95,10 @@ class Explorer:
     def walk(self, ask: Walk) -> Walked:
         """What every leaf makes of a sample or, without one, of a draw of the root."""
         if ask.sample is None:
-            found = self._model.walk_draws(1, ask.seed)
+            walks = self._model.walk_draws(1, ask.seed)
         else:
-            found = self._model.walk_samples(self._sample("sample", ask.sample))
-        return Walked(sample=ask.sample, seed=ask.seed, leaves=self._shown(found.shown[0], found.probability[0]))
+            walks = self._model.walk_samples(self._sample("sample", ask.sample))
+        return Walked(sample=ask.sample, seed=ask.seed, leaves=self._shown(walks.shown[0], walks.probability[0]))
 
     def place(self, ask: Place) -> Placed:
         """Where a row of numbers or a text belongs."""

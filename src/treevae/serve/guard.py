@@ -77,8 +77,8 @@ class Door:
         that name, but neither one of this machine alone nor a token. So where a token is needed any name will do: the
         machine may have many.
         """
-        found = HOST.fullmatch(host.lower())
-        return found is not None and (self.token is not None or is_loopback(found["v6"] or found["name"]))
+        parts = HOST.fullmatch(host.lower())
+        return parts is not None and (self.token is not None or is_loopback(parts["v6"] or parts["name"]))
 
     def check(self, scope: Message, headers: Headers, cookie: str) -> None:
         """Raise unless the request may come in."""
@@ -232,10 +232,10 @@ def _token_in_address(scope: Message) -> str | None:
     if scope["path"] != "/" or scope["method"] != "GET" or b"token=" not in scope["query_string"]:
         return None
     try:
-        found = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=10).get("token")
+        tokens = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=10).get("token")
     except ValueError:  # more fields than the address that the server printed has
         return None
-    return found[0] if found else None
+    return tokens[0] if tokens else None
 
 
 def _cookie_name(scope: Message) -> str:

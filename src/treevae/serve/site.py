@@ -68,10 +68,10 @@ class Ready:
         live = bundle | {"live": True, "accepts": explorer.accepts}
         text = json.dumps(live, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
         status = Status(state="ready", title=live["title"], tree=shape_of(explorer.tree))
-        found = cls(explorer, Packed.html(page(live)), Packed(text.encode(), "application/json"), status)
-        for part in (found.page, found.bundle):
+        ready = cls(explorer, Packed.html(page(live)), Packed(text.encode(), "application/json"), status)
+        for part in (ready.page, ready.bundle):
             len(part.packed)  # packed once, before anybody waits for it
-        return found
+        return ready
 
 
 class Site:

@@ -180,12 +180,12 @@ def peek(path: str | os.PathLike[str]) -> tuple[int, dict[str, Any], float] | No
 
     For lookers-on: the folder is neither made nor locked, and files that vanish or cannot be read are passed over.
     """
-    found = []
+    states = []
     for name in STATES:
         file = Path(path) / name
         with suppress(OSError, ModelFileError):
-            found.append((*_inner(file, checkpoint.peek(file)), file.stat().st_mtime))
-    return max(found, key=lambda state: state[0], default=None)
+            states.append((*_inner(file, checkpoint.peek(file)), file.stat().st_mtime))
+    return max(states, key=lambda state: state[0], default=None)
 
 
 def _read_state(path: Path) -> State:

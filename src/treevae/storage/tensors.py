@@ -84,10 +84,10 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
             tensors = {name: file.get_tensor(name).clone() for name in names}  # copies, as it maps the file's memory
     except SafetensorError as error:
         raise ModelFileError(f"{path} is not a treevae model, or was cut short: {error}") from error
-    written, found = metadata.get(CHECKSUM), _checksum(metadata[KEY], tensors)
-    if written is not None and written != found:
+    written, checksum = metadata.get(CHECKSUM), _checksum(metadata[KEY], tensors)
+    if written is not None and written != checksum:
         raise ModelFileError(
-            f"{path} is damaged: its checksum is {found}, but it was written with {written}; use another copy of it"
+            f"{path} is damaged: its checksum is {checksum}, but it was written with {written}; use another copy of it"
         )
     return about, tensors
 
@@ -132,10 +132,10 @@ def parsed(text: str) -> Any:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name stands twice in one object")
-    return found
+    return members
 
 
 def _checksum(text: str, tensors: dict[str, torch.Tensor]) -> str:

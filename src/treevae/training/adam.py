@@ -30,8 +30,8 @@ class Adam:
     """
 
     def __init__(self, stacks: Iterable[tuple[NodeStack, tuple[int, ...]]], n_trees: int, weight_decay: float) -> None:
-        found = [(parameter, trees) for stack, trees in stacks for parameter in stack.parameters()]
-        self.parameters = [parameter for parameter, _ in found]
+        trained = [(parameter, trees) for stack, trees in stacks for parameter in stack.parameters()]
+        self.parameters = [parameter for parameter, _ in trained]
         device = self.parameters[0].device
         self._weight_decay = weight_decay
         starts, size = [], 0
@@ -56,14 +56,14 @@ class Adam:
         self._fused = kernels.fused(self._values)
         if self._fused:
             tree_of = torch.zeros(size, dtype=torch.int16)
-            for start, (parameter, trees) in zip(starts, found, strict=True):
+            for start, (parameter, trees) in zip(starts, trained, strict=True):
                 rows = torch.tensor(trees, dtype=torch.int16).repeat_interleave(parameter.numel() // len(trees))
                 tree_of[start : start + parameter.numel()] = rows
             self._tree_of = tree_of.to(device)
             self._gradient = torch.zeros_like(self._values)
             self._gradients = views(self._gradient)
         else:  # by tree: its rows of parameters, means and squares; of gradients later, by the same slices
-            self._slices = [_rows_of(tree, [trees for _, trees in found]) for tree in range(n_trees)]
+            self._slices = [_rows_of(tree, [trees for _, trees in trained]) for tree in range(n_trees)]
             sources = (views(self._values), views(self.mean), views(self.square))
             self._parts = [[_cut(source, slices) for source in sources] for slices in self._slices]
 

@@ -72,10 +72,10 @@ def _leaf_losses(module: TreeVAEModule, samples: Samples, with_kl: bool, seed: i
     nodes, generator = module.nodes, torch.Generator(samples.device).manual_seed(seed)
 
     def ask(part: Tensor) -> Tensor:
-        passed = descent.infer(nodes, module.d(part), descent.noise_for(nodes, len(part), generator))
-        log_px, kl = descent.leaf_terms(nodes, passed, part[None])
+        descended = descent.infer(nodes, module.d(part), descent.noise_for(nodes, len(part), generator))
+        log_px, kl = descent.leaf_terms(nodes, descended, part[None])
         loss = kl - log_px if with_kl else -log_px
-        return (loss * descent.log_reach(nodes, passed.logit_q)[nodes.layout.leaf_rows].exp()).T
+        return (loss * descent.log_reach(nodes, descended.logit_q)[nodes.layout.leaf_rows].exp()).T
 
     return over(module, samples, ask).sum(0)[nodes.layout.shown_leaves]
 

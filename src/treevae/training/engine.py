@@ -80,22 +80,22 @@ class Noise:
         return self._draw_fused() if self._fused else self._draw_plain()
 
     def _draw_fused(self) -> list[Tensor]:
-        found: list[Tensor] = []
+        noise: list[Tensor] = []
         for dim, counts, run_of, place in self._blocks:
             values = kernels.noise(self._seed_of_run, self._tick, run_of, place, self._batch_size, dim)
-            found += values.split(counts)
+            noise += values.split(counts)
         self._tick += 1
-        return found
+        return noise
 
     def _draw_plain(self) -> list[Tensor]:
         parts: list[list[Tensor]] = [[] for _ in self._rows]
         for run, seed in enumerate(self._seeds):
             self._generator.manual_seed(mixed(seed, self._next))
-            for found, (runs, dim) in zip(parts, self._rows, strict=True):
+            for of_entry, (runs, dim) in zip(parts, self._rows, strict=True):
                 shape = (runs.count(run), self._batch_size, dim)
-                found.append(torch.randn(shape, generator=self._generator, device=self._device))
+                of_entry.append(torch.randn(shape, generator=self._generator, device=self._device))
         self._next += 1
-        return [found[0] if len(found) == 1 else torch.cat(found) for found in parts]
+        return [of_entry[0] if len(of_entry) == 1 else torch.cat(of_entry) for of_entry in parts]
 
 
 class Stepper:

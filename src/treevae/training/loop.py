@@ -207,9 +207,9 @@ def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def check_finite(means: dict[str, float], stage: Stage, epoch: int, whose: str = "") -> None:
     """Raise if a mean is not a finite number."""
     if bad := {name: value for name, value in means.items() if not math.isfinite(value)}:
-        found = ", ".join(f"{name} = {value}" for name, value in bad.items())
+        listed = ", ".join(f"{name} = {value}" for name, value in bad.items())
         raise DivergedError(
-            f"training{whose} diverged in stage '{stage.name}', epoch {epoch + 1} of {stage.epochs}: {found}. "
+            f"training{whose} diverged in stage '{stage.name}', epoch {epoch + 1} of {stage.epochs}: {listed}. "
             "Check the scale of the data, or lower the learning rate."
         )
 

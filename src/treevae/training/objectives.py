@@ -150,12 +150,12 @@ class WholeTree(OnSamples):
         """The whole ELBO."""
         x, nodes = self._x[index] if self.views is None else self.views.held, self.network.nodes
         d = self.network.d(x)
-        found = descent.infer(nodes, d, noise)
-        elbo = descent.elbo(nodes, found, x)
+        descended = descent.infer(nodes, d, noise)
+        elbo = descent.elbo(nodes, descended, x)
         if not self.terms_beside:
             return Terms(elbo)
-        log_reach = descent.log_reach(nodes, found.logit_q)[nodes.layout.router_rows]
-        seen = Pass(nodes.layout, found.logit_q, log_reach, self.network.bottom_up.projected(d))
+        log_reach = descent.log_reach(nodes, descended.logit_q)[nodes.layout.router_rows]
+        seen = Pass(nodes.layout, descended.logit_q, log_reach, self.network.bottom_up.projected(d))
         return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
 
     def right(self) -> Tensor:
@@ -253,13 +253,13 @@ class SubtreeOnSubset:
             evidence = evidence._replace(log_reach=self._weigh(evidence.log_reach))
         n_path = len(evidence.heads)
         z = self._path.sample(evidence.heads, noise[:n_path])
-        found = self.network.descend(evidence, z, noise[n_path:])
+        descended = self.network.descend(evidence, z, noise[n_path:])
         nodes = self.network.nodes
-        elbo = descent.elbo(nodes, found, x)
+        elbo = descent.elbo(nodes, descended, x)
         if not self.terms_beside:
             return Terms(elbo)
         log_reach = evidence.log_reach.index_select(0, nodes.layout.run_of_trees)  # the roots are the only routers
-        seen = Pass(nodes.layout, found.logit_q, log_reach, None)
+        seen = Pass(nodes.layout, descended.logit_q, log_reach, None)
         return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
 
     @torch.no_grad()

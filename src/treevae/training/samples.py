@@ -86,18 +86,18 @@ class Ahead:
     def get(self, key: tuple[int, ...], rows: Tensor) -> Tensor:
         """The samples ``rows``, on the device; ``key`` names the piece."""
         ready = self._next is not None and self._next[0] == key
-        found = self._next[1].result() if ready and self._next is not None else self._fetch(rows)
+        piece = self._next[1].result() if ready and self._next is not None else self._fetch(rows)
         self._next = None
-        return found.to(self._samples.device, non_blocking=True)
+        return piece.to(self._samples.device, non_blocking=True)
 
     def prepare(self, key: tuple[int, ...], rows: Tensor) -> None:
         """Begin to fetch a piece in the background."""
         self._next = key, self._pool.submit(self._fetch, rows)
 
     def _fetch(self, rows: Tensor) -> Tensor:
-        found = self._samples.x[rows.to(self._samples.x.device)]
-        pin = self._samples.device.type == "cuda" and not found.is_cuda
-        return found.pin_memory() if pin else found
+        piece = self._samples.x[rows.to(self._samples.x.device)]
+        pin = self._samples.device.type == "cuda" and not piece.is_cuda
+        return piece.pin_memory() if pin else piece
 
 
 @torch.no_grad()

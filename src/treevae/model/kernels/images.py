@@ -143,8 +143,8 @@ class Bands(NamedTuple):
 def bands(matrix: Tensor) -> Bands:
     """The bands of a matrix."""
     columns = [row.nonzero().squeeze(1) for row in matrix]
-    width = max(int(found[-1] - found[0]) + 1 for found in columns)
-    starts = torch.tensor([min(int(found[0]), matrix.shape[1] - width) for found in columns])
+    width = max(int(of_row[-1] - of_row[0]) + 1 for of_row in columns)
+    starts = torch.tensor([min(int(of_row[0]), matrix.shape[1] - width) for of_row in columns])
     weights = matrix.gather(1, starts[:, None] + torch.arange(width))
     return Bands(starts.int(), weights.contiguous())
 
