@@ -221,6 +221,23 @@ def test_areas_and_ratios_of_small_crops_are_uniform():
         assert (shares - 0.1).abs().max() < 0.012
 
 
+def test_of_one_try_a_crop_that_does_not_fit_is_cut():
+    """Two in five of those for faces; of several tries next to none."""
+    celeba = AUGMENTATIONS["celeba"]
+    several, one = (
+        dataclasses.replace(celeba, tries=tries).draw(torch.empty(20000, 3, 32, 32)).theta for tries in (8, 1)
+    )
+    cut = [float(((theta[:, 0, 0].abs() == 1) | (theta[:, 1, 1] == 1)).float().mean()) for theta in (several, one)]
+    assert celeba.tries == 8
+    assert cut[0] < 0.01
+    assert 0.35 < cut[1] < 0.45
+
+
+def test_there_is_at_least_one_try():
+    with pytest.raises(ValueError, match="tries=0 crops are too few"):
+        dataclasses.replace(AUGMENTATIONS["cifar"], tries=0)
+
+
 def test_what_is_drawn_for_drawings():
     theta = AUGMENTATIONS["omniglot"].draw(torch.empty(20000, 1, 28, 28, dtype=torch.float64))
     zoom = torch.linalg.det(theta[:, :, :2]) ** -0.5  # neither rotation nor shear changes an area

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from treevae.model.convolutions import Conv, ConvTransposed, Resampled
+from treevae.model.module import TreeVAEModule
 from treevae.model.networks import Architecture, BottomUp, make_decoder, make_encoder
-from treevae.model.stack import LAYER_DEFAULTS, Conv2d, ConvTranspose2d, Linear, NodeStack, NormLeaky
+from treevae.model.stack import LAYER_DEFAULTS, Conv2d, ConvTranspose2d, LayerDefaults, Linear, NodeStack, NormLeaky
+from treevae.tree import Tree
 
 N, BATCH = 2, 3
 Size = int | tuple[int, int]  # the width of a vector, or (channels, side) of an image
@@ -222,6 +224,22 @@ def test_first_weights_are_drawn_as_layers_of_both_frameworks_draw_theirs(name, 
             assert largest <= bound
             assert largest > 0.9 * bound
             assert abs(part.weight.mean()) < 4 * bound / (3 * part.weight.numel()) ** 0.5
+
+
+def test_an_architecture_may_have_layers_of_its_own():
+    """Networks ask the architecture itself what they are like, not a table by its name for them."""
+
+    class WithItsOwn(Architecture):
+        @property
+        def layers(self) -> LayerDefaults:
+            return LayerDefaults(0.5, 0.25, glorot=True)
+
+    module = TreeVAEModule(WithItsOwn((6,), "mlp", "bernoulli", (4, 4), (8,)), [Tree().split(0)], generator())
+    norms = {part.defaults for part in module.modules() if isinstance(part, NormLeaky)}
+    biases = [part.bias for part in module.modules() if isinstance(part, Linear) and part.bias is not None]
+    assert norms == {module.arch.layers}
+    assert biases
+    assert not any(bias.any() for bias in biases)
 
 
 @pytest.mark.parametrize("side", [5, 6, 7, 12, 13, 33])

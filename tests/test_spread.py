@@ -50,7 +50,7 @@ def test_a_comparison_by_a_rule_notes_what_all_rules_say(rules, monkeypatch, rul
 
     compare = WithRows(rule)
     assert compare(objective, None, STAGE, 7, 0, Plan.paper()).chosen == kept
-    (told,) = compare.found
+    (told,) = compare.comparisons
     assert (told["loss"], told["elbo"]) == ((1.0, 2.0, 3.0), [3.0, 2.0, 1.0])
     assert told["confidence"] == pytest.approx([0.6, 0.9, 0.8])
     assert (told["leaf"], told["samples"], told["rows"]) == (7, 4, [10, 11, 12, 13])

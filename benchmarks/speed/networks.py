@@ -67,23 +67,24 @@ def main() -> None:
 
     for name, arch in ((name, architecture(name)) for name in SHAPES):
         augment = RECIPES[name].get("augment")
-        contrast = Contrast("both", RECIPES[name]["contrastive_weight"]) if arch.n_projections else None
-        batch = 128 if contrast else 256
+        terms = (Contrast("both", RECIPES[name]["contrastive_weight"]),) if arch.n_projections else ()
+        n_views = max((term.views for term in terms), default=1)
+        batch = 256 // n_views
 
-        def views(augment: Any = augment, arch: Architecture = arch, contrast: Any = contrast) -> Views | None:
-            return None if augment is None else Views(AUGMENTATIONS[augment], arch.input_shape, 2 if contrast else 1)
+        def views(augment: Any = augment, arch: Architecture = arch, n_views: int = n_views) -> Views | None:
+            return None if augment is None else Views(AUGMENTATIONS[augment], arch.input_shape, n_views)
 
         features = torch.Size(arch.input_shape).numel()
         samples = Samples(torch.rand(4096, features, generator=torch.Generator().manual_seed(0)), device)
         for n in LEAVES[name]:
             module = TreeVAEModule(arch, [balanced(n)], torch.Generator().manual_seed(0)).to(device)
             tree = module.tree
-            work = ours(WholeTree(module, samples, views(), contrast), batch)
+            work = ours(WholeTree(module, samples, views(), terms), batch)
             note(name, f"whole tree, {n} leaves", work, plain(module, samples, 256, None))
         leaf = tree.leaves[0]
         depth, few = tree.depth(leaf), torch.arange(2048, device=device)
         subtree = Subtree.new(arch, module.bottom_up.d_dims, depth, 1, torch.Generator().manual_seed(0)).to(device)
-        objective = SubtreeOnSubset([module], [leaf], subtree, samples, [few], views(), contrast)
+        objective = SubtreeOnSubset([module], [leaf], subtree, samples, [few], views(), terms)
         grown = TreeVAEModule(arch, [tree.split(leaf)], torch.Generator().manual_seed(0)).to(device)
         children = {leaf, *grown.tree.children(leaf)}
         twin = plain(grown, samples, 256, children)

@@ -18,10 +18,9 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from playwright.sync_api import Browser, sync_playwright
 from sklearn.datasets import load_digits
 
 from treevae import TreeVAE
@@ -30,6 +29,9 @@ from treevae.page.snapshot import snapshot
 from treevae.tree import balanced
 
 from .. import record
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 QUIETLY = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
@@ -85,6 +87,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    from playwright.sync_api import sync_playwright  # --help needs no browser
+
     warnings.simplefilter("ignore")
     rows = []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

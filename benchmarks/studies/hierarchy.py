@@ -14,8 +14,11 @@ from typing import Any
 
 from treevae import TreeVAE
 from treevae.data.synthetic import hierarchy
+from treevae.fitting import Seeds, fit_trees
 from treevae.metrics import accuracy
-from treevae.training import growing
+from treevae.parameters import plan_of
+from treevae.preparing import prepare
+from treevae.training.choosing import Choices
 
 from .. import record
 from .rules import OURS, ByRule
@@ -30,17 +33,18 @@ def main() -> None:
     out: Path = parser.parse_args().out
     rows = []
     for n_init, rule in ((1, OURS), (5, OURS), (16, OURS), (5, "confidence"), (16, "confidence")):
-        growing.compare = ByRule(rule)
+        choices, given = Choices(compare=ByRule(rule)), TreeVAE(**SETTINGS, n_init=n_init).get_params(deep=False)
         for seed in range(5):
             X, y = hierarchy(1600, seed=seed)
             start = time.perf_counter()
-            model = TreeVAE(**SETTINGS, n_init=n_init, random_state=seed).fit(X)
+            prepared, plan = prepare("TreeVAE", given, X), plan_of(given, len(X))
+            (model,) = fit_trees(prepared, plan, Seeds.of([seed]), choices=choices)
             row: dict[str, Any] = {
                 "n_init": n_init,
                 "rule": rule,
                 "seed": seed,
                 "seconds": time.perf_counter() - start,
-                "leaves": len(model.tree_.leaves),
+                "leaves": len(model.tree.leaves),
                 "acc_leaves": accuracy(model.predict(X), y),
                 "acc_4_groups": accuracy(model.predict(X, n_groups=4), y // 2),
                 "acc_root_split": accuracy(model.predict(X, n_groups=2), y // 4),

@@ -19,18 +19,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 
 from treevae import TreeVAE
 from treevae.data import load
+from treevae.fitting import Seeds
 from treevae.metrics import accuracy, nmi
 from treevae.model.elbo import TERMS
 from treevae.model.module import TreeVAEModule
 from treevae.model.scoring import score_terms
-from treevae.parameters import device_of
+from treevae.parameters import device_of, plan_of
 from treevae.preparing import prepare
 from treevae.training.events import EpochEnded, TreeChanged
 from treevae.training.grove import Grove
+from treevae.training.growing import Given
 from treevae.training.plan import Stage
 from treevae.training.samples import Samples, over
 
@@ -61,16 +62,16 @@ class Looker:
         """The mean terms of the ELBO on each part, of one draw, and what its leaves tell of the classes."""
         was_training = module.training
         module.eval()
-        found: dict[str, Any] = {"leaves": len(module.tree.leaves)}
+        judged: dict[str, Any] = {"leaves": len(module.tree.leaves)}
         for name, (samples, y) in self._parts.items():
             leaves = over(module, samples, lambda x: module.reach(x).argmax(1)).cpu().numpy()
             terms = over(module, samples, lambda x: score_terms(module, x, 1).values.T).mean(0)
             named = dict(zip(TERMS, terms.tolist(), strict=True))
             kl = sum(value for term, value in named.items() if term != "reconstruction")
             scores = {"ELBO": named["reconstruction"] - kl, "ACC": accuracy(leaves, y), "NMI": nmi(leaves, y)}
-            found[name] = named | scores
+            judged[name] = named | scores
         module.train(was_training)
-        return found
+        return judged
 
 
 def looks(grove: Grove, look: Looker, every: int | None = None) -> Iterator[dict[str, Any]]:
@@ -109,22 +110,23 @@ def main() -> None:
     data = load("news20", given.root)
     model = TreeVAE.recipe("news20", n_leaves=given.leaves)
     model.set_params(epochs=max(1, round(model.epochs * given.scale)))
-    ready = prepare("TreeVAE", model.get_params(deep=False), data.x_train)
-    arch, x = ready.arch, ready.x
+    parameters = model.get_params(deep=False)
+    prepared = prepare("TreeVAE", parameters, data.x_train)
+    arch = prepared.arch
     assert data.y_train is not None
     assert data.y_test is not None
     device = device_of("auto")
-    samples = Samples(x, device, largest=arch.largest_activation)
+    samples = Samples(prepared.x, device, largest=arch.largest_activation)
     test = Samples(torch.from_numpy(data.x_test), device, largest=arch.largest_activation)
     look = Looker((samples, data.y_train), (test, data.y_test))
-    plan = with_weight_decay(model._plan(len(x)), given.weight_decay)
+    plan = with_weight_decay(plan_of(parameters, len(samples)), given.weight_decay)
     assert plan.whole is not None
     plan = replace(plan, whole=replace(plan.whole, drop_after=max(1, round(given.whole_drop * given.scale))))
     assert plan.final is not None
     stages = finals(plan.final)
     if unknown := set(given.only or ()) - set(stages):
         parser.error(f"--only {', '.join(sorted(unknown))}: allowed are {', '.join(stages)}")
-    seed = int(check_random_state(given.seed).randint(2**31 - 1))  # as TreeVAE(random_state=seed) has it
+    seeds = Seeds.of([given.seed]).numbers
 
     def show(name: str, one: dict[str, Any]) -> dict[str, Any]:
         figures = {
@@ -135,16 +137,16 @@ def main() -> None:
         return one
 
     growing = replace(plan, final=None, whole=None if given.leave_frozen else plan.whole)
-    grove = Grove(arch, samples, growing, [seed])
+    grove = Grove(arch, samples, growing, seeds)
     grown = [show("growing", one) for one in looks(grove, look)]
-    found: dict[str, Any] = {"seed": given.seed, "growing": grown, "final": {}}
+    figures: dict[str, Any] = {"seed": given.seed, "growing": grown, "final": {}}
     for name in given.only or stages:
         stage = stages[name]
         one_stage = replace(plan, first=stage, final=None)  # all that a given tree is trained for
-        again = Grove(arch, samples, one_stage, [seed], grove.runs[0].module.tree)
+        again = Grove(arch, samples, one_stage, seeds, start=Given(grove.runs[0].module.tree))
         again.runs[0].module = TreeVAEModule.of([(grove.runs[0].module, 0)])
-        found["final"][name] = [show(name, one) for one in looks(again, look, EVERY)]
-    record.write(given.out, found, str(device))
+        figures["final"][name] = [show(name, one) for one in looks(again, look, EVERY)]
+    record.write(given.out, figures, str(device))
 
 
 if __name__ == "__main__":

@@ -10,24 +10,19 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from treevae import TreeVAE
-from treevae.training import engine
+from treevae.fitting import Seeds, fit_trees
+from treevae.metrics import accuracy
+from treevae.parameters import plan_of
+from treevae.preparing import prepare
+from treevae.scores import mean_terms
 
 from .. import record
-from ..speed.paper_schedule import scores
-
-
-@contextmanager
-def single_precision() -> Iterator[None]:
-    """In the place of the engine's switch to TF32: nothing is switched."""
-    yield
 
 
 def main() -> None:
@@ -38,17 +33,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    data, tf32 = np.load(given.data), engine.fast_products
+    data = np.load(given.data)
+    x_train, x_test, y_test = (data[name] for name in ("x_train", "x_test", "y_test"))
+    parameters = TreeVAE.recipe("mnist", epochs=given.epochs).get_params(deep=False)
     rows: dict[str, Any] = {}
-    for name, switch in (("tf32", tf32), ("float32", single_precision)):
-        engine.fast_products = switch
+    for name, fast in (("tf32", True), ("float32", False)):
         start = time.perf_counter()
-        models = TreeVAE.recipe("mnist", epochs=given.epochs).fit_seeds(data["x_train"], range(given.seeds))
+        prepared, plan = prepare("TreeVAE", parameters, x_train), plan_of(parameters, len(x_train))
+        models = fit_trees(prepared, plan, Seeds.of(range(given.seeds)), fast=fast)
         seconds = time.perf_counter() - start
-        found = [scores(model, data["x_test"], data["y_test"]) for model in models]
-        values = [one["elbo"] for one in found]
-        rows[name] = {"seconds": seconds, "elbo": values, "acc": [one["acc"] for one in found]}
-        print(f"{name:8} ELBO {statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}, {seconds:.0f} s", values)
+        elbos = [mean_terms(model, x_test)["ELBO"] for model in models]
+        accuracies = [100 * accuracy(model.predict(x_test), y_test) for model in models]
+        rows[name] = {"seconds": seconds, "elbo": elbos, "acc": accuracies}
+        print(f"{name:8} ELBO {statistics.mean(elbos):.2f} ± {statistics.stdev(elbos):.2f}, {seconds:.0f} s", elbos)
     record.write(given.out, rows, "cuda")
 
 

@@ -54,7 +54,7 @@ class ByRule:
     """Stands in for treevae's comparison of candidates: notes what every rule goes by, and keeps the one of a rule."""
 
     def __init__(self, rule: str = OURS) -> None:
-        self.rule, self.found = rule, list[dict[str, Any]]()
+        self.rule, self.comparisons = rule, list[dict[str, Any]]()
 
     def __call__(
         self, objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
@@ -70,7 +70,7 @@ class ByRule:
             "confidence": [1 - unsure for unsure in compared.unsure],
             "agreement": agreement(right).tolist(),
         }
-        self.found.append(told | self.more(right, objective.rows(torch.arange(right.shape[1]))))
+        self.comparisons.append(told | self.more(right, objective.rows(torch.arange(right.shape[1]))))
         return compared if self.rule == OURS else replace(compared, chosen=kept(self.rule, told))
 
     def more(self, right: Tensor, rows: Tensor) -> dict[str, Any]:

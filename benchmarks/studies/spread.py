@@ -17,23 +17,24 @@ import argparse
 import json
 import statistics
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from treevae import TreeVAE
 from treevae.data import load
+from treevae.fitting import Seeds, fit_trees
+from treevae.listening import Listener
 from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
-from treevae.model.subtree import Evidence, FrozenPath
+from treevae.parameters import plan_of
+from treevae.preparing import prepare
 from treevae.records import name_of, source, versions
 from treevae.scores import mean_terms, scores
-from treevae.training import growing, objectives
+from treevae.training.choosing import Choices
 
 from .. import record
 from .rules import OURS, RULES, ByRule
@@ -70,15 +71,6 @@ class Watched(ByRule):
         return {"information": information(right.cpu(), self._classes[rows])}
 
 
-class Unweighted(FrozenPath):
-    """Stands in for the frozen path to a subtree: every sample that is trained on counts as if it surely came there."""
-
-    def unpacked(self, packed: Tensor) -> Evidence:
-        """The evidence, with the parent's reach 1."""
-        found = super().unpacked(packed)
-        return found._replace(log_reach=torch.zeros_like(found.log_reach))
-
-
 def main() -> None:
     """Fit what is missing; print and write each as it is done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,33 +95,36 @@ def main() -> None:
     assert data.y_test is not None
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     done = [{"first_seed": 0, **line} for line in done]
-    warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     for name in given.only or SETTINGS:
         about = {"setting": name, **{key: vars(given)[key] for key in ABOUT}}
         if any(about.items() <= line.items() for line in done):
             continue
         started = time.perf_counter()
         changes = {key: value for key, value in SETTINGS[name].items() if key != RULE}
-        growing.compare = watched = Watched(SETTINGS[name].get(RULE, OURS), data.y_train)
-        objectives.FrozenPath = Unweighted if name == UNWEIGHTED else FrozenPath  # type: ignore[misc]
-        shared = {"epochs": given.epochs, "layer_defaults": given.framework, "verbose": True}
-        model = TreeVAE.recipe(given.data, **shared, **changes)
-        seeds = range(given.first_seed, given.first_seed + given.seeds)
-        models = model.fit_seeds(data.x_train, seeds)
+        watched = Watched(SETTINGS[name].get(RULE, OURS), data.y_train)
+        weigh = torch.zeros_like if name == UNWEIGHTED else None  # log-reach 0: as if every sample surely came there
+        shared = {"epochs": given.epochs, "layer_defaults": given.framework}
+        parameters = TreeVAE.recipe(given.data, **shared, **changes).get_params(deep=False)
+        models = fit_trees(
+            prepare("TreeVAE", parameters, data.x_train),
+            plan_of(parameters, len(data.x_train)),
+            Seeds.of(range(given.first_seed, given.first_seed + given.seeds)),
+            listener=Listener(verbose=True),
+            choices=Choices(compare=watched, weigh=weigh),
+        )
         seconds = time.perf_counter() - started
-        found = []
+        runs = []
         for one in models:
             leaves = one.predict(data.x_test)
-            found.append(
+            runs.append(
                 {
-                    "ELBO": mean_terms(one.fitted_, data.x_test)["ELBO"],
-                    "leaves": len(one.tree_.leaves),
-                    **scores(one.tree_, leaves, data.y_test),
-                    "tree": json.loads(one.tree_.to_json()),
-                    "test_leaf_by_class": contingency(leaves, data.y_test, len(one.tree_.leaves)).tolist(),
+                    "ELBO": mean_terms(one, data.x_test)["ELBO"],
+                    "leaves": len(one.tree.leaves),
+                    **scores(one.tree, leaves, data.y_test),
+                    "tree": json.loads(one.tree.to_json()),
+                    "test_leaf_by_class": contingency(leaves, data.y_test, len(one.tree.leaves)).tolist(),
                 }
             )
-        device = next(models[0].module_.parameters()).device
         line = about | {
             "command": f"python -m benchmarks.studies.spread {given.data} --epochs {given.epochs} "
             f"--seeds {given.seeds} --first-seed {given.first_seed} "
@@ -137,17 +132,17 @@ def main() -> None:
             "source": source(),
             "changes": SETTINGS[name],
             "seconds": seconds,
-            "device": name_of(device),
+            "device": name_of(models[0].device),
             "versions": versions(),
-            "runs": found,
-            "compared": watched.found,
+            "runs": runs,
+            "compared": watched.comparisons,
         }
         with out.open("a", encoding="utf-8") as file:  # in one go at the end: other processes may add lines, too
             file.write(json.dumps(line) + "\n")
         summary = {
             score: f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
             for score in ("ACC", "NMI", "DP", "ELBO")
-            if len(values := [run[score] for run in found]) > 1
+            if len(values := [run[score] for run in runs]) > 1
         }
         print(name, f"{seconds:.0f} s", summary, flush=True)
 

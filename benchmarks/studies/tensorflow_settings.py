@@ -16,31 +16,31 @@ from __future__ import annotations
 
 import argparse
 import json
-import warnings
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from treevae import TreeVAE
-from treevae.data import augment, load
-from treevae.data.augment import AUGMENTATIONS, PhotoAugmentation, PhotoDraw, brighten, grey, turn_hue
+from treevae.data import load
+from treevae.data.augment import PhotoAugmentation, PhotoDraw, brighten, grey, turn_hue
+from treevae.fitting import Seeds, fit_trees
+from treevae.listening import Listener
 from treevae.metrics import contingency
-from treevae.model import contrastive
-from treevae.model.contrastive import contrast
-from treevae.model.likelihoods import LIKELIHOODS, UnitGaussian
+from treevae.model.likelihoods import Likelihood, UnitGaussian
+from treevae.model.networks import Architecture
 from treevae.model.stack import LAYER_DEFAULTS, LayerDefaults
+from treevae.parameters import plan_of
+from treevae.preparing import augmentation_of, prepare
 from treevae.records import name_of, source, versions
 from treevae.scores import mean_terms, scores
-from treevae.training.plan import Plan, Stage
+from treevae.training.plan import Stage
+from treevae.training.terms import Contrast, Pass
 
 from .. import record
-from .plans import with_weight_decay
+from .plans import with_stages, with_weight_decay
 
 
 class WholeError(UnitGaussian):
@@ -51,10 +51,38 @@ class WholeError(UnitGaussian):
         return 2 * super().log_prob(x, output, run_of)
 
 
-def mean_contrast(variant: str, projections: Sequence[Tensor] | None, *rest: Any) -> Tensor:
-    """Both parts of a contrastive loss, halved where there are two."""
-    found = contrast(variant, projections, *rest)
-    return found if projections is None else found / 2
+@dataclass(frozen=True)
+class AskedFor(Architecture):
+    """An architecture whose layers have the defaults that are asked for, and whose error may be the whole one."""
+
+    asked_layers: LayerDefaults = LAYER_DEFAULTS["torch"]
+    whole_error: bool = False
+
+    @property
+    def layers(self) -> LayerDefaults:
+        """What its layers are like."""
+        return self.asked_layers
+
+    @property
+    def likelihood_model(self) -> Likelihood:
+        """log p(x | z), or twice that of a Gaussian."""
+        return WholeError() if self.whole_error and self.likelihood == "gaussian" else super().likelihood_model
+
+
+@dataclass(frozen=True)
+class MeanContrast(Contrast):
+    """A contrastive loss whose two parts are halved; a subtree's has one, which is whole."""
+
+    def loss(self, seen: Pass) -> Tensor:
+        """The part of the bottom-up, then that of the routers: (2, tree)."""
+        parts = super().loss(seen)
+        return parts if seen.projections is None else parts / 2
+
+
+def with_mean_contrast(stage: Stage) -> Stage:
+    """The stage with the mean of a contrast's parts instead of their sum."""
+    terms = (MeanContrast(term.variant, term.weight) if isinstance(term, Contrast) else term for term in stage.terms)
+    return replace(stage, terms=tuple(terms))
 
 
 class TheirViews(PhotoAugmentation):
@@ -75,13 +103,12 @@ class TheirViews(PhotoAugmentation):
         return x.clamp_(0.0, 1.0)
 
 
-class Decayed(TreeVAE):
-    """A TreeVAE with another weight decay."""
-
-    weight_decay: ClassVar[float]
-
-    def _plan(self, n_samples: int) -> Plan:
-        return with_weight_decay(super()._plan(n_samples), self.weight_decay)
+def their_views(name: str | None) -> TheirViews | str | None:
+    """TensorFlow's way to do what an augmentation of photographs does; any other stays as it is."""
+    ours = augmentation_of(name)
+    if not isinstance(ours, PhotoAugmentation):
+        return name
+    return TheirViews(**asdict(ours) | {"tries": 1})  # a crop that does not fit is cut to the picture, not drawn again
 
 
 def main() -> None:
@@ -100,37 +127,34 @@ def main() -> None:
     parser.add_argument("--their-views", action="store_true", help="photographs changed as TensorFlow does it")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "tensorflow_settings.jsonl")
     given = parser.parse_args()
-    LAYER_DEFAULTS["tensorflow"] = LayerDefaults(given.epsilon, given.momentum, given.glorot)  # in its place
-    if given.whole_error:
-        LIKELIHOODS["gaussian"] = WholeError()
-    if given.mean_contrast:
-        contrastive.contrast = mean_contrast  # type: ignore[assignment]
-    if given.their_views:
-        augment.TRIES = 1  # a crop that does not fit is cut to the picture, not drawn again
-        for name, augmentation in AUGMENTATIONS.items():
-            if isinstance(augmentation, PhotoAugmentation):
-                AUGMENTATIONS[name] = TheirViews(**asdict(augmentation))
-    warnings.simplefilter("ignore", category=ConvergenceWarning)  # the leaves are in the record
     data = load(given.data, given.root)
     assert data.y_test is not None
-    Decayed.weight_decay = given.weight_decay
-    model = Decayed.recipe(given.data, layer_defaults="tensorflow")
-    model.set_params(epochs=max(1, round(model.epochs * given.scale)), verbose=True)
-    for seed, one in enumerate(model.fit_seeds(data.x_train, range(given.seeds))):
-        about = {name: value for name, value in vars(given).items() if name not in ("root", "seeds", "out")}
-        device = next(one.module_.parameters()).device
+    recipe = TreeVAE.recipe(given.data, layer_defaults="tensorflow")
+    recipe.set_params(epochs=max(1, round(recipe.epochs * given.scale)))
+    parameters = recipe.get_params(deep=False)
+    if given.their_views:
+        parameters["augment"] = their_views(parameters["augment"])
+    plan = with_weight_decay(plan_of(parameters, len(data.x_train)), given.weight_decay)
+    if given.mean_contrast:
+        plan = with_stages(plan, with_mean_contrast)
+    prepared = prepare("TreeVAE", parameters, data.x_train)
+    layers = LayerDefaults(given.epsilon, given.momentum, given.glorot)
+    arch = AskedFor(**asdict(prepared.arch), asked_layers=layers, whole_error=given.whole_error)
+    seeds = Seeds.of(range(given.seeds))
+    models = fit_trees(replace(prepared, arch=arch), plan, seeds, listener=Listener(verbose=True))
+    about = {name: value for name, value in vars(given).items() if name not in ("root", "seeds", "out")}
+    for seed, model in enumerate(models):
+        leaves = model.predict(data.x_test)
         line = about | {
             "seed": seed,
-            "leaves": len(one.tree_.leaves),
-            "elbo": mean_terms(
-                one.fitted_, data.x_test
-            ),  # with the whole error its reconstruction is twice the log-density
-            "scores_percent": scores(one.tree_, one.predict(data.x_test), data.y_test),
-            "seconds": one.seconds_[-1],
-            "test_leaf_by_class": contingency(one.predict(data.x_test), data.y_test, len(one.tree_.leaves)).tolist(),
-            "tree": json.loads(one.tree_.to_json()),
+            "leaves": len(model.tree.leaves),
+            "elbo": mean_terms(model, data.x_test),  # with the whole error its reconstruction is twice the log-density
+            "scores_percent": scores(model.tree, leaves, data.y_test),
+            "seconds": model.seconds[-1],
+            "test_leaf_by_class": contingency(leaves, data.y_test, len(model.tree.leaves)).tolist(),
+            "tree": json.loads(model.tree.to_json()),
             "source": source(),
-            "device": name_of(device),
+            "device": name_of(model.device),
             "versions": versions(),
         }
         with given.out.open("a", encoding="utf-8") as file:

@@ -62,7 +62,7 @@ def main() -> None:
         merged = Ward(recipe["n_leaves"]).fit(latents)
         return scores(merged.tree_, merged.labels_, y)
 
-    found = {
+    figures = {
         "data": given.data,
         "method": given.method,
         "epochs": epochs,
@@ -72,10 +72,10 @@ def main() -> None:
         "ward_of_means_percent": ward(model.transform(data.x_test)),
         "ward_of_draws_percent": [ward(drawn(model, data.x_test, draw)) for draw in range(given.draws)],
     }
-    print(found, flush=True)
+    print(figures, flush=True)
     default = record.RESULTS / f"ward_of_draws-{given.data}-{given.method}-cpu.json"
     device = str(model.fitted_.device)
-    record.write(given.out or (default if device == "cpu" else None), found, device)
+    record.write(given.out or (default if device == "cpu" else None), figures, device)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 
 # For how long OpenMP's threads spin where they wait for each other, which torch reads when it is imported. On a machine
 # that is busy with other work its own 300,000 keep those from running that are waited for, and a fit can take ten times
-# as long; on an idle one fewer cost a few per cent (benchmarks/busy.py). Whoever has set it keeps theirs.
+# as long; on an idle one fewer cost a few per cent (benchmarks/speed/busy.py). Whoever has set it keeps theirs.
 _os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 _HOMES = {"TreeVAE": ".estimator", "load": ".estimator", "report": ".page.report"}  # of names that are no modules

@@ -9,7 +9,6 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from .fitted import Fitted
-from .model.stack import LAYER_DEFAULTS
 from .training.events import LeafChosen
 
 LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
@@ -33,8 +32,8 @@ def _fewer_leaves(model: Fitted, parameters: Mapping[str, Any]) -> str | None:
 
 
 def _norms_left_behind(model: Fitted) -> str | None:
-    name, plan, n = model.module.arch.layer_defaults, model.plan, len(model.labels)
-    momentum = LAYER_DEFAULTS[name].momentum
+    arch, plan, n = model.module.arch, model.plan, len(model.labels)
+    name, momentum = arch.layer_defaults, arch.layers.momentum
     trained = [(plan.first if plan.final is None else plan.final, n)]
     if plan.final is None and plan.subtree is not None:  # norms of a subtree see its own samples only
         trained += [(plan.subtree, event.samples) for event in model.history if isinstance(event, LeafChosen)]

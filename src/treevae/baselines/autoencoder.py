@@ -114,7 +114,7 @@ class Autoencoder(Trainable):
         super().__init__()
         self.arch, self.fixed_norms = arch, False
         self.encoder, size = make_encoder(arch, 1, generator)
-        with layers_like(arch.layer_defaults):
+        with layers_like(arch.layers):
             self.head = Linear(1, size, arch.latent_dims[0], generator)
         self.decoder = make_decoder(arch, 1, 0, generator)
         self.leaves = Leaves(n_leaves, arch.latent_dims[0])

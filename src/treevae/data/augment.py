@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-TRIES = 8  # crops that are drawn for every photograph; of those for faces two in five do not fit
 GREY = (0.299, 0.587, 0.114)  # what red, green and blue add to the brightness of a pixel, ITU-R BT.601
 
 
@@ -48,8 +47,11 @@ class PhotoAugmentation:
     hue: float = 0.0  # the most that hues turn to either side, in turns
     p_jitter: float = 0.8
     p_grey: float = 0.0
+    tries: int = 8  # crops that are drawn for every photograph; of those for faces two in five do not fit
 
     def __post_init__(self) -> None:
+        if self.tries < 1:
+            raise ValueError(f"tries={self.tries} crops are too few for a photograph; draw at least 1")
         if not 0 <= self.hue <= 1 / 3:
             raise ValueError(f"hue is the most that colours turn, in turns, and must be in [0, 1/3]; got {self.hue}")
 
@@ -77,8 +79,8 @@ class PhotoAugmentation:
         n, _, height, width = x.shape
         # of the sides as parts of the image's: their product is the area, their ratio that of pixels * height / width
         low, high = (math.log(ratio * height / width) for ratio in self.ratio)
-        log_ratio = uniform(x, low, high, TRIES, n)
-        tries = torch.stack((log_ratio, -log_ratio)).exp_().mul_(uniform(x, *self.scale, TRIES, n)).sqrt_()
+        log_ratio = uniform(x, low, high, self.tries, n)
+        tries = torch.stack((log_ratio, -log_ratio)).exp_().mul_(uniform(x, *self.scale, self.tries, n)).sqrt_()
         fitting = (tries <= 1).all(0).byte().argmax(0)  # whichever: the tries are alike
         sides = tries.gather(1, fitting.expand(2, 1, n)).squeeze(1).clamp_(max=1.0)
         across, down = (1 - sides) * uniform(x, -1, 1, 2, n)  # the middle: uniform where the crop fits

@@ -19,6 +19,7 @@ from .stack import (
     Conv2d,
     ConvTranspose2d,
     Dense,
+    LayerDefaults,
     Linear,
     NodeStack,
     from_images,
@@ -105,6 +106,11 @@ class Architecture:
         pixels = prod(self.input_shape[1:])
         widest = {"cnn": 8, "deep_cnn": 32, "resnet": 32}.get(self.network, 0) * pixels
         return max(widest, self.likelihood_model.outputs * prod(self.input_shape), *MLP_WIDTHS.get(self.network, ()))
+
+    @property
+    def layers(self) -> LayerDefaults:
+        """What its layers are like, by name."""
+        return LAYER_DEFAULTS[self.layer_defaults]
 
     @property
     def likelihood_model(self) -> Likelihood:
@@ -298,7 +304,7 @@ DECODERS = {"cnn": CnnDecoder, "deep_cnn": DeepCnnDecoder, "resnet": ResnetDecod
 
 def make_encoder(arch: Architecture, n: int, generator: torch.Generator) -> tuple[NodeStack, int]:
     """The domain's encoder for n trees, and the size of its output, the deepest d."""
-    with layers_like(arch.layer_defaults):
+    with layers_like(arch.layers):
         shape, network = arch.read
         if network in ENCODERS:
             encoder = ENCODERS[network](n, shape, generator)
@@ -310,7 +316,7 @@ def make_encoder(arch: Architecture, n: int, generator: torch.Generator) -> tupl
 def make_decoder(arch: Architecture, n: int, depth: int, generator: torch.Generator) -> NodeStack:
     """The decoders of n leaves of a depth: (leaf, batch, latent) -> (leaf, batch, outputs * features)."""
     latent, outputs = arch.latent_dims[depth], arch.likelihood_model.outputs
-    with layers_like(arch.layer_defaults):
+    with layers_like(arch.layers):
         shape, network = arch.shown
         if network in DECODERS:
             return DECODERS[network](n, latent, shape, outputs, generator)
@@ -328,7 +334,7 @@ class BottomUp(nn.Module):
         self.encoder, size = make_encoder(arch, n_trees, generator)
         self.d_dims = (*arch.hidden_dims, size)
         self.steps, self.projections = nn.ModuleList(), nn.ModuleList()
-        with layers_like(arch.layer_defaults):
+        with layers_like(arch.layers):
             for hidden in reversed(arch.hidden_dims):
                 self.steps.append(Mlp(n_trees, size, [hidden] * arch.transformation_layers, generator))
                 size = hidden

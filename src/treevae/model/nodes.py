@@ -152,7 +152,7 @@ def new_networks(arch: Architecture, d_dims: Sequence[int], generator: torch.Gen
         n, z_dims = len(keys), arch.latent_dims
         if kind == "decoder":
             return make_decoder(arch, n, depth, generator)
-        with layers_like(arch.layer_defaults):
+        with layers_like(arch.layers):
             if kind == "dense":
                 return Linear(n, d_dims[depth], 2 * z_dims[depth], generator)
             if kind == "transformation":

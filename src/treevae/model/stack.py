@@ -84,9 +84,9 @@ _defaults: ContextVar[LayerDefaults] = ContextVar("whose layers are made", defau
 
 
 @contextmanager
-def layers_like(name: str) -> Iterator[None]:
-    """Inside, new layers are like those of one of the LAYER_DEFAULTS; outside like torch's."""
-    token = _defaults.set(LAYER_DEFAULTS[name])
+def layers_like(defaults: LayerDefaults) -> Iterator[None]:
+    """Inside, new layers have these defaults; outside torch's."""
+    token = _defaults.set(defaults)
     try:
         yield
     finally:

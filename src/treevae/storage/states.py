@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -56,7 +56,7 @@ class StateFolder:
         self.lock = FolderLock(path)
         self._newest: tuple[int, Path | None] | None = None  # number and file; None until the folder was looked at
 
-    def __enter__(self) -> StateFolder:
+    def __enter__(self) -> Self:
         """Make the folder, if it is not there, and lock it.
 
         Raises

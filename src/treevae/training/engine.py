@@ -226,7 +226,7 @@ def keep_memory() -> None:
     """Tell glibc to keep freed memory for the next step instead of giving it back to the system.
 
     A step's tensors are large enough that malloc would map and unmap each one, and faulting the pages in anew takes a
-    good part of a step (benchmarks/cpu_memory.py). Does nothing on other systems.
+    good part of a step (benchmarks/speed/cpu_memory.py). Does nothing on other systems.
     """
     if not sys.platform.startswith("linux"):
         return
