@@ -19,7 +19,7 @@ from treevae.experiments.tables import table_of
 
 ROOT = Path(__file__).parents[1]
 FIGURE = re.compile(r"−?\d\d+\.\d+")  # ten or more, so that differences of figures are none
-PAGES = ("results.md", "results-history.md", "spread.md")
+PAGES = ("results.md", "results-history.md", "spread.md", "design.md")
 DEFAULT = "16 candidates, loss_if_sure, 7 levels"
 
 

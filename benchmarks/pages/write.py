@@ -14,12 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from ..studies import spread_table
-from . import history_tables, results_tables
+from . import history_tables, house_table, results_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("results.md", "results-history.md", "spread.md")
+PAGES = ("results.md", "results-history.md", "spread.md", "design.md")
 PLACE = re.compile(r"<!-- table: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 TABLES: dict[str, Callable[[], list[str]]] = {
+    "house": house_table.house,
     "defaults": results_tables.defaults,
     "leads": results_tables.leads,
     "recipes": results_tables.recipes,
