@@ -1,5 +1,6 @@
 """Fits on augmented samples, with and without a contrastive loss: what they tell, keep and refuse."""
 
+import dataclasses
 import pickle
 import warnings
 from functools import partial
@@ -12,8 +13,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from treevae import TreeVAE, load
+from treevae.advice import warn_of
 from treevae.data.augment import AUGMENTATIONS
 from treevae.storage.differences import ChangedRunError
+from treevae.training.events import LeafChosen
 
 # -- augmentations ------------------------------------------------------------------------------------------------
 
@@ -149,11 +152,11 @@ def test_contrastive_seeds_side_by_side_begin_as_each_alone():
 
 
 def test_contrastive_steps_are_counted_by_samples_and_the_shortest_stage_when_norms_are_judged(monkeypatch):
-    monkeypatch.setattr("treevae.estimator.LEFT_BEHIND", 0.6)  # that is 51 steps
+    monkeypatch.setattr("treevae.advice.LEFT_BEHIND", 0.6)  # that is 51 steps
     settings = SMALL | {"batch_size": 4, "layer_defaults": "tensorflow", "contrastive_weight": 1.0}
     with warnings.catch_warnings():  # two of 60 samples in a step: 60 steps, where rows would make it 30
         warnings.simplefilter("error")
         model = TreeVAE(**settings | {"n_leaves": 2, "max_depth": 5}, augment=shaken).fit(VECTORS)
-    model.history_.append({"event": "LeafChosen", "leaf": 1, "samples": 40})
+    split = dataclasses.replace(model.fitted_, history=(*model.fitted_.history, LeafChosen(1, 40)))
     with pytest.warns(ConvergenceWarning, match="a stage had 40 steps"):
-        model._warn_of_norms_left_behind()
+        warn_of(split, model.get_params(deep=False), stacklevel=1)

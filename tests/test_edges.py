@@ -262,7 +262,7 @@ def test_answers_for_all_samples_are_put_together_in_place():
 
 
 def test_units_of_blocks_are_those_of_the_whole(monkeypatch):
-    form = seen(NORMAL).form
+    form = seen(NORMAL).decides.form
     scales = []
     for block in (1, 50, 10**9):
         monkeypatch.setattr(units, "BLOCK", block)

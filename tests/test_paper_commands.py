@@ -77,7 +77,7 @@ def test_run_says_what_goes_on(method, tmp_path, monkeypatch):
 
     options = ("--method", method, "--seeds", 1, "--scale", 0.01, "--results", tmp_path, "--device", "cpu")
     with monkeypatch.context() as patch:
-        patch.setattr("treevae.fitting.Progress.show", interrupt)
+        patch.setattr("treevae.progress.Progress.show", interrupt)
         said = treevae("paper", "run", "digits", *options, code=130)
     assert "Begun earlier" not in said
     assert said.splitlines()[-1].endswith("the same command goes on from here.")

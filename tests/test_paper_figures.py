@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 from cells import treevae
 
-from treevae import Tree, TreeVAE, data, fitting, plot
+from treevae import Tree, TreeVAE, data, listening, plot
 from treevae import load as load_model
 from treevae.data import load
 from treevae.experiments.cells import Cell
 from treevae.experiments.drawing import DRAWINGS, cell_of
 from treevae.experiments.models import Models
+from treevae.progress import Progress
 from treevae.recipes import RECIPES
 
 SCALE = 0.01  # one or two epochs of a growth stage
@@ -94,7 +95,9 @@ def test_a_model_of_another_store_is_not_lost(tmp_path, monkeypatch):
 
     def run(store: str, seconds: float) -> int:
         """Fit the cell for a store of its own, by a clock that leaps once, over these seconds; how many are aside."""
-        monkeypatch.setattr(fitting, "time", SimpleNamespace(perf_counter=partial(next, chain([0.0], repeat(seconds)))))
+        monkeypatch.setattr(
+            listening, "time", SimpleNamespace(perf_counter=partial(next, chain([0.0], repeat(seconds))))
+        )
         treevae("paper", "run", "digits", *FEW, "--seeds", 1, "--results", tmp_path / store, "--models", models)
         return len(list(models.glob("aside/*.safetensors")))
 
@@ -148,7 +151,7 @@ def test_without_its_model_a_record_is_not_written_and_nothing_is_trained_twice(
         patch.setattr(TreeVAE, "save", full)
         assert "failed: digits-treevae" in treevae("paper", "run", "digits", *options, code=1)
     assert list((tmp_path / "results" / "records").glob("*.json")) == []
-    monkeypatch.setattr(fitting.Progress, "show", lambda self, event, run: pytest.fail("trained again"))
+    monkeypatch.setattr(Progress, "show", lambda self, event, run: pytest.fail("trained again"))
     treevae("paper", "run", "digits", *options)
     assert Models(tmp_path / "models").seeds(cell()) == [0]
 

@@ -11,7 +11,7 @@ from cells import CPU, SCALE, SMALL, cell_of, records_of
 
 from treevae import Tree, TreeVAE
 from treevae.baselines.deepect import DeepECT
-from treevae.baselines.ladder import VAE, path
+from treevae.baselines.ladder import VAE, LadderVAE, path
 from treevae.baselines.ward import Ward
 from treevae.data import DataSet, load
 from treevae.experiments.cells import Job, other_parameters
@@ -183,11 +183,11 @@ def test_latents_are_of_the_papers_models(name, data, expected, monkeypatch):
         assert X is samples.x_train
         raise ValueError("enough")
 
-    monkeypatch.setattr(TreeVAE, "fit_seeds", enough)
+    monkeypatch.setattr(LadderVAE, "fit_seeds", enough)
     for scale in (1.0, 0.1):
         with pytest.raises(ValueError, match="enough"):
             list(records_of(Job((cell_of(data=data, method=name, scale=scale),)), samples, CPU))
-    whole, short = (model.get_params() for model in made)
+    whole, short = (model._as_for_treevae() for model in made)
     assert (expected | {"n_init": 1}).items() <= whole.items()  # nothing is split, whatever TreeVAE's default
     assert short["epochs"] == whole["epochs"] / 10
     assert whole["tree"] == (Tree() if name == "vae" else path(whole["max_depth"]))
@@ -202,7 +202,7 @@ def test_ward_merges_the_latents_of_the_test_samples(monkeypatch):
         return X[:, seed * 4 :].reshape(len(X), -1)
 
     def fitted(model, X, seeds, **options):
-        given = {"model_": None, "get_params": lambda deep: {}}
+        given = {"fitted_": None, "get_params": lambda deep: {}}
         return [SimpleNamespace(**given, transform=lambda X, seed=seed: latents(X, seed)) for seed in seeds]
 
     monkeypatch.setattr(VAE, "fit_seeds", fitted)

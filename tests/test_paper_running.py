@@ -18,7 +18,7 @@ import pytest
 import torch
 from cells import CPU, SCALE, SMALL, cell_of, ended, small, treevae
 
-from treevae import TreeVAE, fitting
+from treevae import TreeVAE
 from treevae.data import load
 from treevae.experiments import cluster
 from treevae.experiments.cells import Job
@@ -26,7 +26,8 @@ from treevae.experiments.cluster import run_on_ray
 from treevae.experiments.methods import METHODS, Method
 from treevae.experiments.running import Begun, Busy, Failed, Finished, jobs_of, run, wanted
 from treevae.experiments.store import Store
-from treevae.records import record
+from treevae.progress import Progress
+from treevae.records import parameters_of, record
 from treevae.storage.lock import FolderLock, RunLockedError
 
 # -- running --------------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ def test_what_is_missing_is_run_once(tmp_path, tiny):
     assert jobs_of(here, wanted(tiny, 2, SCALE)) == []
     data = load("digits")
     alone = TreeVAE.recipe("digits", **SMALL, epochs=3, device="cpu").fit_seeds(data.x_train, [0, 1])
-    expected = record(alone[1], data, 1, "")
+    expected = record(alone[1].fitted_, parameters_of(alone[1]), data, 1, "")
     kept = here.read(small(1))
     assert kept["scores_percent"] == expected["scores_percent"]
     assert kept["elbo"] == expected["elbo"]
@@ -62,7 +63,7 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
         if len(shown) == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(fitting.Progress, "show", show)
+    monkeypatch.setattr(Progress, "show", show)
     with pytest.raises(KeyboardInterrupt):
         list(run(jobs, here, CPU))
     assert here.started() == jobs

@@ -51,7 +51,7 @@ def test_every_recipe_fits_its_data(name):
     X = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
     model = TreeVAE.recipe(name, device="cpu")
     ready = prepare("TreeVAE", model.get_params(deep=False), X)
-    form, arch, x = ready.form, ready.arch, ready.x
+    form, arch, x = ready.decides.form, ready.arch, ready.x
     assert form.user_shape == shape
     assert (arch.network, arch.likelihood) == (network, likelihood)
     assert (arch.latent_dims, arch.hidden_dims) == ((latent,) * levels, (hidden,) * (levels - 1))

@@ -19,7 +19,8 @@ from treevae.experiments.tables import table_of
 
 ROOT = Path(__file__).parents[1]
 FIGURE = re.compile(r"−?\d\d+\.\d+")  # ten or more, so that differences of figures are none
-PAGES = ("results.md", "results-history.md", "spread.md", "design.md")
+PAGES = ("results.md", "results-history.md", "spread.md")
+WRITTEN = (*PAGES, "house.md")  # with tables that records make
 DEFAULT = "16 candidates, loss_if_sure, 7 levels"
 
 
@@ -68,7 +69,7 @@ def shown(values: list[float], digits: int = 1) -> str:
 # -- tables ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_the_tables_of_a_page_are_what_the_records_say(name):
     evidence, text = script("evidence"), page(name)
     assert evidence.with_tables(text) == text, "python -m benchmarks.pages.write writes them anew"
@@ -79,8 +80,8 @@ def test_the_tables_of_a_page_are_what_the_records_say(name):
 
 def test_every_table_has_one_place():
     evidence = script("evidence")
-    assert sorted(evidence.PAGES) == sorted(PAGES)
-    assert sorted(name for one in PAGES for name in evidence.PLACE.findall(page(one))) == sorted(evidence.TABLES)
+    assert sorted(evidence.PAGES) == sorted(WRITTEN)
+    assert sorted(name for one in WRITTEN for name in evidence.PLACE.findall(page(one))) == sorted(evidence.TABLES)
 
 
 def test_a_changed_figure_is_written_anew():

@@ -415,7 +415,7 @@ def test_a_contrastive_grove_goes_on_from_a_pause_to_the_same_end(seeds, budget,
     one, states, told = grove(plan, seeds, budget=budget, n=80), [], []
     for happened in one.events():
         if happened is not None:
-            told.append((happened[0], getattr(happened[1], "tree", happened[1])))
+            told.append(happened)
         elif one._training is not None and sum(one._training.step) > 0:
             about, tensors = one.state()
             whole = one._tasks[0].leaf is None

@@ -17,7 +17,7 @@ from ..studies import spread_table
 from . import history_tables, house_table, results_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("results.md", "results-history.md", "spread.md", "design.md")
+PAGES = ("results.md", "results-history.md", "spread.md", "house.md")
 PLACE = re.compile(r"<!-- table: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 TABLES: dict[str, Callable[[], list[str]]] = {
     "house": house_table.house,

@@ -43,7 +43,7 @@ class Listener:
         self._seeds: list[Any] = []
         self.histories: list[list[Event]] = []
         self.seconds: list[list[float]] = []
-        self._began = time.perf_counter()
+        self._began = 0.0
         self._progress: Progress | None = None
 
     def begin(self, random_states: Sequence[Any]) -> None:
