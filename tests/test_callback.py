@@ -2,13 +2,15 @@
 
 import dataclasses
 import re
+import warnings
 from pathlib import Path
+from types import NoneType
 
 import numpy as np
 import pytest
 from kinds import SMALL, VECTORS
 
-from treevae import TreeVAE
+from treevae import Tree, TreeVAE
 from treevae.baselines import VAE, DeepECT
 from treevae.errors import NoTreeError
 from treevae.training.events import EVENTS, EpochEnded, Event, TreeChanged
@@ -32,7 +34,12 @@ def test_an_event_holds_no_module():
     model = TreeVAE(**SMALL).fit(VECTORS)
     changed = [event for event in model.fitted_.history if isinstance(event, TreeChanged)]
     assert changed[-1].tree == model.tree_
-    assert not any(hasattr(event, "module") for event in model.fitted_.history)
+    plain = (int, float, str, Tree, dict, NoneType)
+    for event in model.fitted_.history:
+        values = [getattr(event, field.name) for field in dataclasses.fields(event)]
+        assert all(
+            isinstance(one, plain) for value in values for one in (value if isinstance(value, tuple) else [value])
+        )
 
 
 def test_events_of_seeds_name_their_seed():
@@ -49,9 +56,29 @@ def test_a_callback_that_returns_false_ends_the_fit_with_the_model_so_far():
     assert isinstance(model.fitted_.history[-1], TreeChanged)
 
 
-def test_what_else_a_callback_returns_ends_nothing():
-    model = TreeVAE(**SMALL).fit(VECTORS, callback=lambda event: 0)
+@pytest.mark.parametrize("answer", [None, 0, "", np.float32(0)])
+def test_what_else_a_callback_returns_ends_nothing(answer):
+    model = TreeVAE(**SMALL).fit(VECTORS, callback=lambda event: answer)
     assert model.history_ == TreeVAE(**SMALL).fit(VECTORS).history_
+
+
+def test_numpys_false_is_false_too():
+    with pytest.raises(NoTreeError):
+        TreeVAE(**SMALL).fit(VECTORS, callback=lambda event: np.bool_(False))
+
+
+def test_a_callbacks_error_is_its_own():
+    def fail(event: Event) -> None:
+        raise RuntimeError("the tracking server is out of memory")
+
+    with pytest.raises(RuntimeError, match="tracking server"):
+        TreeVAE(**SMALL).fit(VECTORS, callback=fail)
+
+
+def test_nobody_is_warned_of_what_was_ended_on_purpose():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TreeVAE(**SMALL | {"n_leaves": 4}).fit(VECTORS, callback=until_a_tree)
 
 
 def test_a_fit_that_is_ended_before_there_is_a_tree_says_so():
@@ -78,8 +105,9 @@ def test_a_fit_that_was_ended_goes_on_from_its_folder(tmp_path, monkeypatch):
 )
 def test_baselines_tell_too(make):
     heard: list[Event] = []
-    make().set_params(random_state=0).fit(VECTORS, callback=heard.append)
-    assert heard
+    model = make().set_params(random_state=0).fit(VECTORS, callback=heard.append)
+    assert [event.to_dict() for event in heard] == model.history_
+    assert {event.seed for event in heard} == {0}
 
 
 def test_a_callback_must_be_a_function():

@@ -19,6 +19,7 @@ from treevae.metrics import accuracy
 from treevae.parameters import plan_of
 from treevae.preparing import prepare
 from treevae.training.choosing import Choices
+from treevae.training.growing import Splits
 
 from .. import record
 from .rules import OURS, ByRule
@@ -38,7 +39,7 @@ def main() -> None:
             X, y = hierarchy(1600, seed=seed)
             start = time.perf_counter()
             prepared, plan = prepare("TreeVAE", given, X), plan_of(given, len(X))
-            (model,) = fit_trees(prepared, plan, Seeds.of([seed]), choices=choices)
+            (model,) = fit_trees(prepared, plan, Seeds.of([seed]), start=Splits(choices))
             row: dict[str, Any] = {
                 "n_init": n_init,
                 "rule": rule,

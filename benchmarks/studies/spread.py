@@ -35,6 +35,7 @@ from treevae.preparing import prepare
 from treevae.records import name_of, source, versions
 from treevae.scores import mean_terms, scores
 from treevae.training.choosing import Choices
+from treevae.training.growing import Splits
 
 from .. import record
 from .rules import OURS, RULES, ByRule
@@ -110,7 +111,7 @@ def main() -> None:
             plan_of(parameters, len(data.x_train)),
             Seeds.of(range(given.first_seed, given.first_seed + given.seeds)),
             listener=Listener(verbose=True),
-            choices=Choices(compare=watched, weigh=weigh),
+            start=Splits(Choices(compare=watched, weigh=weigh)),
         )
         seconds = time.perf_counter() - started
         runs = []

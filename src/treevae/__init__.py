@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .page.report import report
 
 __all__ = ["Tree", "TreeVAE", "baselines", "data", "errors", "load", "metrics", "plot", "report"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # For how long OpenMP's threads spin where they wait for each other, which torch reads when it is imported. On a machine
 # that is busy with other work its own 300,000 keep those from running that are waited for, and a fit can take ten times

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from .advice import warn_of
+from .errors import ModelFileError
 from .fitted import Fitted
 from .fitting import Folder, Interrupted, Seeds, fit_trees
 from .listening import Callback, Listener
@@ -62,8 +63,7 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             A folder to save the state of training in. If it holds the state of an earlier call with the same parameters
             and the same X, which was killed or interrupted, training goes on from there; on the CPU it ends with the
             same model, to the bit, as if it had never stopped. Changed parameters or data are refused. If it holds a
-            finished run, that model is taken up at once, without training. Or a function that gives such a folder,
-            entered; it is called once X has been checked, so that nothing is written before.
+            finished run, that model is taken up at once, without training.
         save_every : float, default=30.0
             Least seconds between two saves; but writing never takes more than 1 % of the time, the first and the last
             save not counted.
@@ -94,8 +94,9 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         except Interrupted as interrupt:
             if interrupt.fitted[0] is not None:
                 self.fitted_ = interrupt.fitted[0]
-            raise
-        warn_of(self.fitted_, prepared.parameters, stacklevel=2)
+            raise KeyboardInterrupt from interrupt
+        if listener.wants_more:
+            warn_of(self.fitted_, prepared.parameters, stacklevel=2)
         return self
 
     def fit_seeds(
@@ -120,11 +121,15 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if not seeds:
             raise ValueError("seeds is empty; give at least one")
         prepared, plan, listener = self._prepared(X, save_every, callback)
-        fitted = fit_trees(prepared, plan, Seeds.of(seeds), checkpoint, listener, save_every=save_every)
         models = [clone(self).set_params(random_state=seed) for seed in seeds]
+        try:
+            fitted = fit_trees(prepared, plan, Seeds.of(seeds), checkpoint, listener, save_every=save_every)
+        except Interrupted as interrupt:
+            raise KeyboardInterrupt from interrupt
         for model, one in zip(models, fitted, strict=True):
             model.fitted_ = one
-            warn_of(one, prepared.parameters, stacklevel=2)
+            if listener.wants_more:
+                warn_of(one, prepared.parameters, stacklevel=2)
         return models
 
     def _prepared(self, X: Any, save_every: float, callback: Callback | None) -> tuple[Prepared, Plan, Listener]:
@@ -148,34 +153,35 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     @property
     def history_(self) -> list[dict[str, Any]]:
         """All that happened in training, in order."""
-        return [event.to_dict() for event in self.fitted_.history]
+        return self._model().told
 
     @property
     def seconds_(self) -> list[float]:
         """When each entry of the history was made."""
-        return list(self.fitted_.seconds)
+        return list(self._model().seconds)
 
     @property
     def module_(self) -> Any:
         """The torch module."""
-        return self.fitted_.module
+        return self._model().module
 
     @property
     def plan_(self) -> Any:
         """The stages that were trained."""
-        return self.fitted_.plan
+        return self._model().plan
 
     @property
     def n_features_in_(self) -> int:
         """Numbers in a sample."""
-        return self.fitted_.decides.n_features
+        return self._model().decides.n_features
 
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, where X was a frame with string column names."""
-        if not self.fitted_.names:
+        names = self._model().names
+        if not names:
             raise AttributeError("the samples of the fit had no names of features")
-        return np.array(self.fitted_.names, dtype=object)
+        return np.array(names, dtype=object)
 
     def _model(self) -> Fitted:
         """What was fitted, or scikit-learn's error."""
@@ -218,6 +224,15 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _chance(self, random_state: Any) -> Any:
         """Where draws come from: what was asked for, or else the estimator's own random state."""
         return self.random_state if random_state is None else random_state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From a pickle, if it is of this version: those before ``fitted_`` had other contents."""
+        if "module_" in state or "model_" in state:
+            raise ModelFileError(
+                "this pickle was made by treevae 0.1.0, whose models had other contents; write the model there with "
+                "model.save(path), and read it here with treevae.load(path)"
+            )
+        super().__setstate__(state)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")

@@ -209,7 +209,7 @@ class TreeVAE(ClusterMixin, TreeEstimator):
     @property
     def labels_(self) -> np.ndarray:
         """The cluster of each training sample."""
-        return self.fitted_.labels
+        return self._model().labels
 
     # -- asking -------------------------------------------------------------------------------------------------
 

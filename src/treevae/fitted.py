@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -67,6 +68,11 @@ class Fitted:
         leaves = self.tree.leaves
         won = dict(zip(leaves, np.bincount(self.labels, minlength=len(leaves)).tolist(), strict=True))
         return {node: sum(won[leaf] for leaf in self.tree.leaves_below(node)) for node in self.tree.nodes}
+
+    @cached_property
+    def told(self) -> list[dict[str, Any]]:
+        """The history as JSON-able values."""
+        return [event.to_dict() for event in self.history]
 
     @property
     def epochs(self) -> list[EpochEnded]:
@@ -132,12 +138,12 @@ class Fitted:
 
     def elbo(self, X: Any, draws: int = SCORE_DRAWS) -> np.ndarray:
         """The ELBO of each sample in nats, in the user's units."""
-        return self.decides.log_density(self._scored(X, draws).elbo.numpy())
+        return self.shown.log_density(self._scored(X, draws).elbo.numpy())
 
     def elbo_terms(self, X: Any, draws: int = SCORE_DRAWS) -> np.ndarray:
         """The ELBO's terms of each sample, as ``elbo.TERMS`` names them, in the user's units: (n_samples, 4)."""
         terms = self._scored(X, draws).values.numpy().T.astype(np.float64)
-        terms[:, 0] = self.decides.log_density(terms[:, 0])
+        terms[:, 0] = self.shown.log_density(terms[:, 0])
         return terms
 
     def _scored(self, X: Any, draws: int) -> ElboTerms:
@@ -149,11 +155,11 @@ class Fitted:
         if wrong := [bound for bound in bounds if bound not in BOUNDS]:
             raise ValueError(f"bound={wrong[0]!r}; allowed are 'iwae' (a lower bound) and 'paper' (to compare with it)")
         n = whole_number("draws", draws)
-        return self.decides.log_density(self.ask(X, lambda x: evidence(self.module, x, n, bounds).T, light=False))
+        return self.shown.log_density(self.ask(X, lambda x: evidence(self.module, x, n, bounds).T, light=False))
 
     def log_density(self, log_p: float) -> float:
         """A log-density in the module's units, as training tells it, in the user's."""
-        return float(self.decides.log_density(np.array(log_p)))
+        return float(self.shown.log_density(np.array(log_p)))
 
     # -- what they look like --------------------------------------------------------------------------------------
 
@@ -166,7 +172,7 @@ class Fitted:
         return self.shown.to_user(self.ask(X, question, light=best))
 
     @torch.no_grad()
-    def sample(self, n: int, node: int | None = None, random_state: Any = 0, temperature: float = 1.0) -> np.ndarray:
+    def sample(self, n: int, node: int | None = None, random_state: Any = None, temperature: float = 1.0) -> np.ndarray:
         """New samples, of all that pass through a node where one is given."""
         spread = number("temperature", temperature, zero=True)
         if node is not None:
@@ -174,7 +180,7 @@ class Fitted:
         return self._user(self.module.generate(whole_number("n", n), self.generator(random_state), node, spread))
 
     @torch.no_grad()
-    def sample_all_leaves(self, n: int, random_state: Any = 0) -> np.ndarray:
+    def sample_all_leaves(self, n: int, random_state: Any = None) -> np.ndarray:
         """Draws of the root, each decoded by every leaf: (n, n_leaves, ...)."""
         return self._user(self.module.generate_all(whole_number("n", n), self.generator(random_state)))
 

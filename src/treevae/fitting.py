@@ -24,11 +24,10 @@ from .storage.clock import Every
 from .storage.differences import check_same
 from .storage.states import State, StateFolder
 from .training.adam import give_back
-from .training.choosing import Choices
 from .training.engine import keep_memory
 from .training.events import Event
 from .training.grove import Grove
-from .training.growing import Given, Splits
+from .training.growing import Given, Splits, Start
 from .training.loop import out_of_memory
 from .training.plan import Plan
 from .training.samples import Samples, over
@@ -41,7 +40,7 @@ Folder = str | os.PathLike[str] | Callable[[], StateFolder]
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C in a fit; ``fitted`` has the model of each run so far, None where there is none yet."""
 
-    def __init__(self, fitted: list[Fitted | None]) -> None:
+    def __init__(self, fitted: Sequence[Fitted | None] = ()) -> None:
         super().__init__()
         self.fitted = fitted
 
@@ -73,7 +72,7 @@ def fit_trees(
     listener: Listener | None = None,
     *,
     save_every: float = 30.0,
-    choices: Choices | None = None,
+    start: Start | None = None,
     fast: bool = True,
 ) -> list[Fitted]:
     """A fitted model for each seed, all trained side by side.
@@ -92,8 +91,9 @@ def fit_trees(
         Hears what happens, and may end the fit.
     save_every : float
         Least seconds between two states.
-    choices : Choices, optional
-        What an experiment exchanges.
+    start : Start, optional
+        How the models come to their trees, where an experiment has a way, or choices, of its own; by default they grow
+        by splits, or have the tree that is given. A state does not tell it, so it goes without a folder.
     fast : bool
         Whether products on a GPU may be rounded for speed.
 
@@ -105,10 +105,13 @@ def fit_trees(
         Ctrl-C, with the models so far.
     """
     samples = Samples(prepared.x, prepared.device, largest=prepared.arch.largest_activation)
-    choices, listener = choices or Choices(), listener or Listener()
-    start = Splits(choices) if prepared.tree is None else Given(prepared.tree, choices)
+    if start is not None and run is not None:
+        raise ValueError("a start of one's own goes without a folder: a state would not tell which start it is of")
+    listener = listener or Listener()
+    start = start or (Splits() if prepared.tree is None else Given(prepared.tree))
     make = partial(Grove, prepared.arch, samples, plan, start=start, augment=prepared.augment, fast=fast)
-    fitting = Fitting(make, seeds, {} if run is None else prepared.identity(), listener)
+    identity = {} if run is None else prepared.identity() | {"plan": plan.to_dict()}
+    fitting = Fitting(make, seeds, identity, listener)
 
     def kept() -> list[Fitted | None]:
         """The models so far."""
@@ -130,20 +133,20 @@ def fit_trees(
     except KeyboardInterrupt as error:
         raise Interrupted(kept()) from error
     except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
+        if listener.failed or not out_of_memory(error):
             raise
         raise MemoryError(
             f"out of memory: a step has {plan.batch_size} samples (batch_size) in each of "
             f"{len(seeds.numbers) * plan.n_init} trees (n_init={plan.n_init}, seeds: {len(seeds.numbers)}); fewer take "
             "less"
         ) from error
-    models = [model for model in kept() if model is not None]
-    if bare := len(seeds.numbers) - len(models):
+    so_far = kept()
+    if None in so_far:
         raise NoTreeError(
-            f"callback ended the fit before there was a tree, in {bare} of {len(seeds.numbers)} models; let it wait "
-            "for the first TreeChanged event (of each seed) before it returns False"
+            f"callback ended the fit before there was a tree, in {so_far.count(None)} of {len(so_far)} models; let it "
+            "wait for the first TreeChanged event (of each seed) before it returns False"
         )
-    return models
+    return [model for model in so_far if model is not None]
 
 
 class Runs(Protocol):
@@ -240,6 +243,7 @@ class Fitting(Generic[R]):
         if not self._seeds.fixed and len(seeds) == n and all(type(seed) is int for seed in seeds):
             self._seeds = replace(self._seeds, numbers=tuple(seeds))
         now = self._identity | {"seeds (drawn from random_state)": list(self._seeds.numbers)}
+        plans = identity.pop("plan", None), now.pop("plan", None)
         kind, ours = identity.get("model"), now.get("model")
         if kind is None:  # earlier versions did not tell
             now.pop("model", None)
@@ -249,6 +253,8 @@ class Fitting(Generic[R]):
                 "or remove the states in this one to start anew"
             )
         check_same(identity | {"seeds (drawn from random_state)": seeds}, now, saved.path.parent)
+        if plans[0] is not None:  # earlier versions did not tell; parameters make plans, so these are compared first
+            check_same({"plan": plans[0]}, {"plan": plans[1]}, saved.path.parent)
 
     def _restore(self, runs: R, saved: State) -> None:
         try:

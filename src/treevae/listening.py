@@ -9,6 +9,8 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from .progress import Progress
 from .training import events
 from .training.events import Event
@@ -34,12 +36,14 @@ class Listener:
         When it did, in seconds of fitting, earlier parts of an interrupted fit included.
     wants_more : bool
         Whether the callback has not ended the fit.
+    failed : bool
+        Whether the callback raised an error, which is its own.
     """
 
     def __init__(self, verbose: bool = False, callback: Callback | None = None) -> None:
         if callback is not None and not callable(callback):
             raise TypeError(f"callback={callback!r} must be a function of an event, or None")
-        self._verbose, self._callback, self.wants_more = verbose, callback, True
+        self._verbose, self._callback, self.wants_more, self.failed = verbose, callback, True, False
         self._seeds: list[Any] = []
         self.histories: list[list[Event]] = []
         self.seconds: list[list[float]] = []
@@ -65,7 +69,10 @@ class Listener:
         if self._progress is not None:
             self._progress.show(event, run)
         if self._callback is not None and self.wants_more:
-            self.wants_more = self._callback(event) is not False
+            self.failed = True
+            answer = self._callback(event)
+            self.failed = False
+            self.wants_more = not (isinstance(answer, bool | np.bool_) and not answer)
 
     def state(self) -> dict[str, Any]:
         """What :meth:`restore` needs, as JSON-able values."""

@@ -52,9 +52,13 @@ class Prepared:
         """What makes the views that a step sees."""
         return augmentation_of(self.parameters["augment"])
 
-    def identity(self) -> dict[str, Any]:
-        """What must not change when a fit goes on: model and parameters, the data, and what is done to them."""
-        kept = {name: plain(value) for name, value in self.parameters.items() if name not in MAY_CHANGE}
+    def identity(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What must not change when a fit goes on: model and parameters, the data, and what is done to them.
+
+        The parameters are those of the model that is fitted, where it has others than a TreeVAE.
+        """
+        given = self.parameters if parameters is None else parameters
+        kept = {name: plain(value) for name, value in given.items() if name not in MAY_CHANGE}
         data = {"data": fingerprint(self.X), "form": self.decides.form.to_dict()}
         identity = {"model": self.kind, "parameters": kept, **data}
         if callable(self.parameters["augment"]):  # it has no name that says what it does; what it does is

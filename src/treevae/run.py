@@ -23,8 +23,8 @@ from .tree import Tree
 MODEL = "model.safetensors"
 SETTINGS = "run.json"
 LABELS, DRAWING, TREE, RECORD = "labels.csv", "tree.txt", "tree.json", "record.json"
-PICTURE, REPORT = "tree.png", "report.html"
-OUTPUTS = (MODEL, LABELS, DRAWING, TREE, RECORD, PICTURE, REPORT)
+PICTURE, REPORT, METRICS = "tree.png", "report.html", "metrics.json"
+OUTPUTS = (MODEL, LABELS, DRAWING, TREE, RECORD, PICTURE, REPORT, METRICS)
 NEEDED = ("data", "found_at", "drop", "options")  # in a run.json; the others were not always told
 LARGEST = 2**63  # no whole number in a run.json is as large
 OPTIONS = TreeVAE().get_params(deep=False).keys() - {"verbose"}  # which a command sets itself
@@ -291,6 +291,16 @@ class Run:
         """Write the scores of the model and how it came about; the path says where."""
         write_whole(self.folder / RECORD, json.dumps(record, indent=1) + "\n")
         return self.folder / RECORD
+
+    def write_metrics(self, metrics: Mapping[str, Any]) -> Path:
+        """Write what the demo has measured; the path says where."""
+        write_whole(self.folder / METRICS, json.dumps(metrics, indent=2) + "\n")
+        return self.folder / METRICS
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the demo has written here."""
+        return (self.folder / METRICS).exists()
 
 
 def _is_path(value: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import SampleTags
 from ..data.arrays import learn
+from ..errors import NoTreeError
 from ..estimator import TreeVAE
 from ..fitting import Fitting, Folder, Seeds
 from ..listening import Callback, Listener
@@ -143,13 +143,15 @@ class DeepECT(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         arch, listener = prepared.arch, Listener(self.verbose, callback)
         samples = Samples(prepared.x, prepared.device, largest=arch.largest_activation)
         make = partial(EmbeddedGrowth, arch, samples, self._schedule(), prepared.augment)
-        identity = {} if checkpoint is None else replace(prepared, parameters=self.get_params(deep=False)).identity()
+        identity = {} if checkpoint is None else prepared.identity(self.get_params(deep=False))
         fitting = Fitting(make, Seeds.of([self.random_state]), identity, listener)
         fitting.run(checkpoint, save_every)
 
         growth = fitting.runs
         assert growth is not None
         module, leaves = growth.module, growth.module.leaves
+        if not listener.wants_more and len(leaves) == 1 < self.n_clusters:
+            raise NoTreeError("callback ended the fit before there was a tree; let it wait for the first LeafChosen")
         give_back(module)
         self._aspect, self.module_ = prepared.decides, module.eval()
         (history,), (self.seconds_,) = listener.histories, listener.seconds
@@ -158,7 +160,7 @@ class DeepECT(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.centres_: np.ndarray = leaves.in_order(leaves.centres).cpu().numpy()
         self.labels_: np.ndarray = growth.labels().cpu().numpy()
         learn(self, prepared.decides.n_features, prepared.names)
-        if len(self.tree_.leaves) < self.n_clusters:
+        if listener.wants_more and len(self.tree_.leaves) < self.n_clusters:
             warnings.warn(
                 f"leaves in the tree: {len(self.tree_.leaves)}, fewer than n_clusters={self.n_clusters}: there were "
                 "too few epochs to split, or leaves were pruned. More epochs or a smaller split_every can give more",

@@ -26,7 +26,11 @@ WARM_UP = 200  # epochs in which the KL weight rises to 1, of the paper's schedu
 DROP_EVERY = 100  # epochs of fine-tuning after which the learning rate is a tenth, of the paper's schedule
 WITHOUT_SPLITS: dict[str, Any] = {  # not TreeVAE's defaults: these may change, and a fit goes on with the same only
     "contrastive_loss": "bottom_up",
+    "leaf_rule": "samples",
     "n_init": 1,
+    "n_leaves": 10,
+    "router_layers": 2,
+    "transformation_layers": 1,
 }
 
 

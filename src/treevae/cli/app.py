@@ -54,7 +54,7 @@ def demo(
     from ..run import Run
     from .demo import run
 
-    if Run(out).has_model and not (out / "metrics.json").exists():
+    if (there := Run(out)).has_model and not there.is_demo:
         raise ValueError(f"{out} holds a model that the demo did not write; name another folder with -o")
     make_writable(out)
     given = {"random_state": seed, "epochs": epochs, "batch_size": batch_size}

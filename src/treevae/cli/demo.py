@@ -6,7 +6,6 @@ themselves. Both trees have equally many leaves.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -110,8 +109,7 @@ def run(folder: Path, changes: Mapping[str, Any]) -> Demo:
         "device": str(next(model.module_.parameters()).device),
         "versions": versions(),
     }
-    (folder / "metrics.json").write_text(json.dumps(about, indent=2) + "\n")
-    written.append(folder / "metrics.json")
+    written.append(place.write_metrics(about))
     place.write_settings(Settings.of_demo(DEMO | dict(changes)))
     written.append(write_report(Subject.of_demo().snapshot(model), place.report_file))
     main_class = _main_class(leaves, data.y_test, len(model.tree_.leaves), data.class_names)

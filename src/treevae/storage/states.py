@@ -170,9 +170,7 @@ class StateFolder:
         """What the system refused to do, and what to do about it."""
         if self._newest is None or self._newest[1] is None:
             return refusal(f"cannot {what} {self.path}", error)
-        return refusal(
-            f"cannot {what} {self.path}", error, "The last good state is kept, and the run can go on from it"
-        )
+        return refusal(f"cannot {what} {self.path}", error, GOOD_ONE_KEPT)
 
 
 def peek(path: str | os.PathLike[str]) -> tuple[int, dict[str, Any], float] | None:

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from ..errors import ModelFileError
 from .writing import replacing
 
-FORMAT = 1  # raised when a file could no longer be read by older versions
+FORMAT = 2  # raised when a file could no longer be read by older versions
 KEY = "treevae"  # of the JSON in the file's metadata
 CHECKSUM = "crc32"  # of the JSON and the tensors, in the metadata too; files of treevae 0.1.0 have none
 T = TypeVar("T")

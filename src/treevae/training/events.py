@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from ..model.contrastive import CONTRASTS
 from ..tree import Tree
 
 
@@ -40,8 +41,23 @@ class EpochEnded(Event):
     kl_decisions: float
     progress: float  # share of all expected work that is done, 0 to 1
     samples: int | None = None  # that the stage trains on; earlier versions did not tell
-    contrast_bottom_up: float | None = None  # the two parts of a contrastive loss, without their weight
-    contrast_routers: float | None = None
+    more: Mapping[str, float] = field(default_factory=dict)  # parts of what is added to the ELBO, without their weights
+
+    @property
+    def contrast_bottom_up(self) -> float | None:
+        """The part of a contrastive loss that the bottom-up has, where there is one."""
+        return self.more.get("contrast_bottom_up")
+
+    @property
+    def contrast_routers(self) -> float | None:
+        """The part of a contrastive loss that the routers have, where there is one."""
+        return self.more.get("contrast_routers")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As of all events, with the parts that were added beside the ELBO's terms."""
+        told = super().to_dict()
+        del told["more"]
+        return told | dict.fromkeys(CONTRASTS) | dict(self.more)
 
     @property
     def kl(self) -> float:
@@ -139,12 +155,19 @@ def from_dict(told: Mapping[str, Any]) -> Event:
     if kind is None:
         raise ValueError(f"the history has an entry that is no event of training: {str(told)[:80]}")
     known = {one.name: one for one in fields(kind) if one.name != "seed"}
-    needed = {name for name, one in known.items() if one.default is MISSING}
+    needed = {name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING}
+    if kind is EpochEnded:
+        values = {name: value for name, value in values.items() if not (name in CONTRASTS and value is None)}
+        values["more"] = {name: values.pop(name) for name in values.keys() - known if _is_number(values[name])}
     if values.keys() - known or needed - values.keys():
         raise ValueError(f"the history has a {kind.__name__} with other entries than it must have: {sorted(values)}")
     if kind is TreeChanged:
         return TreeChanged(Tree.from_json(values["tree"]))
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _plain(value: Any) -> Any:

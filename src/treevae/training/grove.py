@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..model.elbo import TERMS
 from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
 from ..model.stack import Trainable
@@ -117,7 +118,7 @@ class Grove:
             task = about["tasks"][r]
             rows = _checked_rows(of_run["rows"], len(self.samples)) if "rows" in of_run else None
             rows = None if rows is None else rows.to(self.samples.device)
-            tasks.append(None if task is None else Task.of(task, self.plan, rows))
+            tasks.append(None if task is None else Task.of(task, run.start.stages(self.plan), rows))
             run.task = tasks[r] if about["runs"][r]["waiting"] else None
         self._members, self._training = list(about["members"]), None
         self._tasks = [task for r in self._members if (task := tasks[r]) is not None]
@@ -144,7 +145,8 @@ class Grove:
             kl_weight=task.stage.kl_weight(done.epoch),
             learning_rate=task.stage.rate(done.epoch),
             progress=run.work.add(run.work.epoch(leaves, samples / len(self.samples))),
-            **done.means,
+            **{name: done.means[name] for name in TERMS},
+            more={name: value for name, value in done.means.items() if name not in TERMS},
         )
 
     def _together(self) -> list[int]:
@@ -174,7 +176,9 @@ class Grove:
         stage, views = self._tasks[0].stage, None
         if self._augment is not None:
             views = Views(self._augment, runs[0].module.arch.read.shape, stage.views)
-        objective = objective_of(runs, self._tasks, network, self.samples, views)
+        elif stage.views > 1:
+            raise ValueError(f"stage {stage.name!r} needs {stage.views} views of each sample, and nothing makes views")
+        objective = objective_of(runs, self._tasks, network, self.samples, views, stage.terms)
         seeds = [task.seed for task in self._tasks]
         return Training(objective, self.samples, stage, self.plan.samples_per_step, seeds, self._fast)
 

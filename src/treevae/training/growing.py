@@ -12,14 +12,14 @@ kept (``choosing.py``). The stages themselves, how long and with which weights, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ..tree import Tree
 from .choosing import Choices, prune, splittable
 from .events import Event, LeafChosen, TreeChanged
-from .plan import Plan
+from .plan import Plan, Stage
 from .samples import Samples
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ class Start(Protocol):
     def tree(self) -> Tree | None:
         """The tree, where it is known before."""
 
+    def stages(self, plan: Plan) -> Mapping[str, Stage]:
+        """All that it may want to be trained, by name: a state tells the name alone."""
+
     def first_trees(self, plan: Plan) -> list[Tree]:
         """The candidates for the first tree."""
 
@@ -55,6 +58,10 @@ class Splits:
 
     choices: Choices = field(default_factory=Choices)
     tree: None = None
+
+    def stages(self, plan: Plan) -> Mapping[str, Stage]:
+        """The plan's."""
+        return plan.stages
 
     def first_trees(self, plan: Plan) -> list[Tree]:
         """Root and two leaves, as often as there are candidates."""
@@ -105,7 +112,11 @@ class Given:
     """A tree that is trained as it is: the first and the final stage, no growing, no pruning."""
 
     tree: Tree
-    choices: Choices = field(default_factory=Choices)
+    choices: ClassVar[Choices] = Choices()  # there is nothing to choose
+
+    def stages(self, plan: Plan) -> Mapping[str, Stage]:
+        """The plan's."""
+        return plan.stages
 
     def first_trees(self, plan: Plan) -> list[Tree]:
         """The tree; candidates are for splits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from .loop import below
 from .objectives import ElboObjective, SubtreeOnSubset, WholeTree
 from .plan import CHILDREN, Plan, Stage, Work
 from .samples import Samples
+from .terms import Term
 from .views import Views
 
 Saved = tuple[dict[str, Any], dict[str, Tensor]]  # JSON-able values, and tensors
@@ -39,9 +40,9 @@ class Task:
         return {"stage": self.stage.name, "seed": self.seed, "leaf": self.leaf, "depth": self.depth}
 
     @classmethod
-    def of(cls, about: dict[str, Any], plan: Plan, rows: Tensor | None) -> Task:
-        """The task that :meth:`about` describes."""
-        stage = plan.stages[about["stage"]]
+    def of(cls, about: dict[str, Any], stages: Mapping[str, Stage], rows: Tensor | None) -> Task:
+        """The task that :meth:`about` describes; its stage is one of these."""
+        stage = stages[about["stage"]]
         return cls(stage, int(about["seed"]), about["leaf"], int(about["depth"]), rows)
 
 
@@ -146,9 +147,9 @@ def objective_of(
     network: TreeVAEModule | Subtree,
     samples: Samples,
     views: Views | None = None,
+    terms: Sequence[Term] = (),
 ) -> ElboObjective:
-    """What the runs' tasks minimise with a network that trains them all; without views the ELBO alone."""
-    terms = () if views is None else tasks[0].stage.terms
+    """What the runs' tasks minimise with a network that trains them all."""
     if isinstance(network, TreeVAEModule):
         return WholeTree(network, samples, views, terms)
     leaves = [task.leaf for task in tasks if task.leaf is not None]

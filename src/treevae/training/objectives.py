@@ -159,8 +159,13 @@ class WholeTree(OnSamples):
         return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
 
     def right(self) -> Tensor:
-        """Of first trees, whose root has two leaves: (tree, sample)."""
-        return over(self.network, self._samples, self.network.reach)[:, 1::2].T
+        """Of first trees, at their roots: (tree, sample)."""
+        reach, right, first = over(self.network, self._samples, self.network.reach), [], 0
+        for tree in self.network.nodes.layout.trees:  # their leaves follow each other, from left to right
+            below = tree.leaves_below(tree.children(0)[1])
+            right.append(reach[:, first + len(tree.leaves) - len(below) : first + len(tree.leaves)].sum(1))
+            first += len(tree.leaves)
+        return torch.stack(right, 1).T
 
 
 class SubtreeOnSubset:
@@ -279,8 +284,11 @@ class SubtreeOnSubset:
 
 
 def names_of(terms: Sequence[Term]) -> tuple[str, ...]:
-    """What a loss with these terms beside the ELBO's is made of."""
-    return (*TERMS, *(name for term in terms for name in term.names))
+    """What a loss with these terms beside the ELBO's is made of; each part has a name of its own."""
+    names = (*TERMS, *(name for term in terms for name in term.names))
+    if len(set(names)) < len(names):
+        raise ValueError(f"parts of a loss have the same name: {', '.join(names)}")
+    return names
 
 
 def _noise_rows(layout: Layout, dims: Sequence[int]) -> NoiseRows:

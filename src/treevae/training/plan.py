@@ -35,6 +35,8 @@ class Stage:
     def __post_init__(self) -> None:
         if self.trains not in PARTS:
             raise ValueError(f"trains={self.trains!r}; allowed are {', '.join(map(repr, PARTS))}")
+        if self.drop_after < 1:
+            raise ValueError(f"drop_after={self.drop_after} of stage {self.name!r} must be at least 1")
 
     def kl_weight(self, epoch: int) -> float:
         """The weight of the KL in an epoch, counted from 0."""
@@ -65,6 +67,15 @@ class Plan:
     leaf_rule: str = "samples"  # which leaf is split: most samples, or most loss
     min_share: float = 0.05  # of the samples, for the smaller child: a candidate below this has collapsed
     min_leaf: float = 0.01  # of the samples: a leaf below this does not count, and is pruned at the end
+
+    def __post_init__(self) -> None:
+        stages = [stage for stage in (self.first, self.subtree, self.whole, self.final) if stage is not None]
+        if len({stage.name for stage in stages}) < len(stages):
+            raise ValueError(f"stages have the same name: {', '.join(stage.name for stage in stages)}")
+        if wrong := [stage.name for stage in stages if (stage.trains == CHILDREN) != (stage is self.subtree)]:
+            raise ValueError(f"stage {wrong[0]!r} trains the wrong part; {CHILDREN!r} are those of a subtree")
+        if self.samples_per_step < 1:
+            raise ValueError(f"batch_size={self.batch_size} is less than the views of one sample")
 
     @property
     def stages(self) -> dict[str, Stage]:

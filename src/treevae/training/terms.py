@@ -47,6 +47,8 @@ class Contrast:
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise ValueError(f"variant {self.variant!r} is none of the contrastive losses; choose one of {VARIANTS}")
+        if not (isinstance(self.weight, int | float) and 0 < self.weight < float("inf")):
+            raise ValueError(f"weight={self.weight!r} of a contrastive loss must be a positive number")
 
     def weight_in(self, epoch: int) -> float:
         """The same in all epochs."""
