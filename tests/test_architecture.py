@@ -159,6 +159,19 @@ def test_tree_knows_nothing_of_torch():
     assert "torch" not in names
 
 
+# -- files that are read in one sitting ------------------------------------------------------------------------------
+
+MOST_LINES = 400
+BY_HAND = {".py", ".js", ".css", ".html", ".md"}  # records and samples are data, and as long as what they tell
+
+
+def test_no_file_has_more_than_400_lines():
+    inside = [path for room in ("src", "benchmarks", "examples", "tests") for path in sorted((ROOT / room).rglob("*"))]
+    lines = {relative(path): len(path.read_text().splitlines()) for path in inside if path.suffix in BY_HAND}
+    assert {"src/treevae/estimator.py", "src/treevae/page/assets/tree.js", "tests/test_architecture.py"} <= set(lines)
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
+
+
 # -- no reaching through windows ------------------------------------------------------------------------------------
 
 ROOT = SOURCE.parents[1]

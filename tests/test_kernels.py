@@ -8,21 +8,18 @@ import copy
 import os
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 import torch
-import torch.nn.functional as F
+from kernel_cases import BFLOAT16_ROUNDING, DEVICE, INTERPRETED, RESAMPLED, TORCHS, agree, draw, forest, run
 
 from treevae.model import kernels
-from treevae.model.convolutions import Norm, enlarged, halved
+from treevae.model.convolutions import Norm
 from treevae.model.cpu import LEAKY_SLOPE
 from treevae.model.kernels import (
     adam,
-    bands,
     col2im,
     decisions,
-    fused,
     im2col,
     log_bernoulli,
     noise,
@@ -35,63 +32,6 @@ from treevae.model.kernels import (
 from treevae.model.kernels.layers import _FusedNormLeaky
 from treevae.model.layout import RowSums
 from treevae.model.stack import LAYER_DEFAULTS
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cpu" if INTERPRETED else "cuda"
-TORCHS = LAYER_DEFAULTS["torch"].norms
-BFLOAT16_ROUNDING = 2**-7 if INTERPRETED else 2**-8  # the interpreter cuts bits off instead of rounding them
-
-RESAMPLED = {  # a layer, the size it reads, and what torch has for it
-    "halved": (halved((8, 6)), (8, 6), partial(F.avg_pool2d, kernel_size=3, stride=2, padding=1)),
-    "halved, odd": (halved((5, 9)), (5, 9), partial(F.avg_pool2d, kernel_size=3, stride=2, padding=1)),
-    "doubled": (enlarged((4, 3), (8, 6)), (4, 3), partial(F.interpolate, size=(8, 6), mode="bilinear")),
-    "nearly doubled": (enlarged((4, 5), (7, 9)), (4, 5), partial(F.interpolate, size=(7, 9), mode="bilinear")),
-}
-
-
-def draw(*shape, seed=0, scale=1.0, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(seed + sum(shape))
-    return scale * torch.randn(*shape, generator=generator, dtype=dtype)
-
-
-def run(f, inputs):
-    """The outputs of f, and the gradients of a random weighting of them (the same one for the same shapes)."""
-    inputs = [None if x is None else x.clone().requires_grad_() for x in inputs]
-    outputs = f(*inputs)
-    outputs = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
-    weights = [draw(*y.shape, seed=7 + i).to(y) for i, y in enumerate(outputs)]
-    wanted = [x for x in inputs if x is not None]
-    return [y.detach() for y in outputs] + list(torch.autograd.grad(outputs, wanted, weights))
-
-
-def agree(f, *inputs, rtol=2e-5, atol=2e-5):
-    """The kernels in single precision agree with the twin in double, and the second run with the first bit for bit."""
-    there = [None if x is None else x.to(DEVICE) for x in inputs]
-    assert all(fused(x) for x in there if x is not None)
-    found, again = run(f, there), run(f, there)
-    with plain():
-        expected = run(f, [None if x is None else x.double() for x in there])
-    for y, y_again, twin in zip(found, again, expected, strict=True):
-        assert y.dtype == torch.float32
-        assert torch.isfinite(y).all()
-        assert torch.equal(y, y_again)
-        torch.testing.assert_close(y.double(), twin, rtol=rtol, atol=atol)
-    return found
-
-
-def forest(sizes, width, seed=0):
-    """Binary trees with so many leaves each, rows of nodes, routers and leaves shuffled: the table, and the counts."""
-    nodes, routers, leaves = sum(2 * k - 1 for k in sizes), sum(k - 1 for k in sizes), sum(sizes)
-    generator = torch.Generator().manual_seed(seed)
-    rows, gates, ends = (iter(torch.randperm(k, generator=generator).tolist()) for k in (nodes, routers, leaves))
-    table = torch.full((len(sizes), 4, width), -1, dtype=torch.int32)
-    table[:, 3] = 0
-    for tree, k in enumerate(sizes):
-        for place in range(2 * k - 1):
-            inner = place < k - 1
-            entry = (next(rows), next(gates) if inner else -1, -1 if inner else next(ends), int(place == 0))
-            table[tree, :, place] = torch.tensor(entry, dtype=torch.int32)
-    return table, nodes, routers, leaves
 
 
 @pytest.mark.skipif(not INTERPRETED and not torch.cuda.is_available(), reason="no GPU")
@@ -404,140 +344,3 @@ def test_kernels_in_the_interpreter():
     inner = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert inner.returncode == 0, inner.stdout + inner.stderr
     assert "passed" in inner.stdout
-
-
-@pytest.mark.skipif(INTERPRETED, reason="without the interpreter")
-def test_cpu_tensors_take_the_plain_path():
-    x = draw(2, 5, 3).requires_grad_()
-    assert not fused(x)
-    y = norm_leaky(x, torch.ones(2, 3), torch.zeros(2, 3), torch.zeros(2, 3), torch.ones(2, 3), *TORCHS)
-    assert "NormLeaky" not in str(y.grad_fn)
-    assert posterior(draw(2, 5, 6), None, draw(2, 5, 3))[0].shape == (2, 5, 3)
-
-
-def test_plain_forces_the_twins_and_ends(monkeypatch):
-    monkeypatch.setattr(kernels.launch, "_interpreted", True)
-    monkeypatch.setattr(kernels.launch, "triton", object())
-    assert fused(torch.zeros(1))
-    assert not fused(torch.zeros(1, dtype=torch.float64))
-    with plain():
-        assert not fused(torch.zeros(1))
-    assert fused(torch.zeros(1))
-
-
-def test_no_noise_without_triton(monkeypatch):
-    monkeypatch.setattr(kernels.step, "triton", None)
-    one = torch.zeros(1, dtype=torch.int64)
-    with pytest.raises(RuntimeError, match="Generator"):
-        noise(one, one, one.int(), one.int(), 2, 2)
-
-
-@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 1)])
-def test_windows_make_both_convolutions(padding):
-    n, b, c, out, side = 2, 3, 4, 5, (7, 6)
-    image, weight = draw(n, b, *side, c), draw(n, out, c, 3, 3, seed=1)
-    grid = tuple((s + 2 * p - 3) // 2 + 1 for s, p in zip(side, padding, strict=True))
-    down = torch.einsum("nbijk,nok->nboij", im2col(image, grid, padding), weight.flatten(2))
-    up_weight = draw(n, c, out, 3, 3, seed=2)
-    size = tuple(2 * s + 1 - p for s, p in zip(side, padding, strict=True))
-    up = col2im(torch.einsum("nbijc,nck->nbijk", image, up_weight.flatten(2)), size, padding)
-    for i in range(n):
-        x = image[i].permute(0, 3, 1, 2)
-        torch.testing.assert_close(down[i], F.conv2d(x, weight[i], stride=2, padding=padding), rtol=1e-4, atol=1e-4)
-        expected = F.conv_transpose2d(x, up_weight[i], stride=2, padding=padding, output_padding=padding)
-        torch.testing.assert_close(up[i].permute(0, 3, 1, 2), expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", RESAMPLED)
-def test_resampling_by_two_products_is_torchs(name):
-    """The plain path, in the form that images have: one tensor for each node."""
-    layer, size, torchs = RESAMPLED[name]
-    x = draw(2, 3, 4, *size)
-
-    def ours(x):
-        with plain():
-            return torch.stack(layer(list(x.unbind())))
-
-    expected = run(lambda x: torchs(x.flatten(0, 1)).unflatten(0, (2, 3)), [x])
-    for mine, theirs in zip(run(ours, [x]), expected, strict=True):
-        torch.testing.assert_close(mine, theirs)
-
-
-def test_bands_are_the_entries_of_a_matrix():
-    matrix = torch.zeros(4, 6)
-    matrix[0, 0], matrix[1, 2:5], matrix[2, 5], matrix[3, 1], matrix[3, 3] = 7, torch.tensor([1.0, 2, 3]), 9, 4, 5
-    starts, weights = bands(matrix)
-    assert starts.dtype == torch.int32
-    assert weights.shape == (4, 3)  # the widest row; all others lie inside the matrix too
-    again = torch.zeros(4, 6)
-    for i in range(4):
-        again[i, starts[i] : starts[i] + 3] = weights[i]
-    assert torch.equal(again, matrix)
-
-
-@pytest.mark.parametrize("name", RESAMPLED)
-def test_bands_of_a_resampling_are_narrow_both_ways(name):
-    """A kernel reads at most three neighbours along each axis, four on the way back from an enlargement."""
-    layer, *_ = RESAMPLED[name]
-    for which, matrix in (("down", layer.rows), ("across", layer.columns), ("up", layer.rows.T)):
-        starts, weights = layer._bands(which)
-        assert weights.shape[1] <= 4
-        product = torch.zeros_like(matrix)
-        for i, start in enumerate(starts.tolist()):
-            product[i, start : start + weights.shape[1]] = weights[i]
-        assert torch.equal(product, matrix)
-
-
-@pytest.mark.parametrize("norms", [defaults.norms for defaults in LAYER_DEFAULTS.values()])
-def test_gradients_of_the_twins(norms):
-    def double(*shape, seed=0):
-        return draw(*shape, seed=seed, dtype=torch.float64).requires_grad_()
-
-    def norm(x, weight, bias):
-        return norm_leaky(x, weight, bias, torch.zeros(2, 3).double(), torch.ones(2, 3).double(), *norms)
-
-    table, nodes, routers, leaves = forest([2, 1], 4)
-    z, rows = double(2, 3, 2, seed=9).detach(), RowSums([[0, 2], [1], []], 3).double()
-    data, run_of = double(2, 2, 3).detach(), torch.tensor([1, 0, 1])
-    cases = {
-        norm: (double(2, 5, 3), double(2, 3), double(2, 3, seed=1)),
-        (lambda image: im2col(image, (2, 3), (1, 0))): (double(1, 2, 4, 6, 2),),
-        (lambda cols: col2im(cols, (4, 6), (1, 0))): (double(1, 2, 2, 3, 18),),
-        (lambda q, p: posterior(q, p, z)): (double(2, 3, 4), double(2, 3, 4, seed=1)),
-        (lambda q: posterior(q, None, z)): (double(2, 3, 4),),
-        decisions: (double(2, 3), double(2, 3, seed=1)),
-        (lambda *terms: weigh(*terms, table)): tuple(double(k, 2, seed=k) for k in (nodes, nodes, routers, leaves)),
-        rows: (double(3, 2),),
-        (lambda output: log_bernoulli(data, output, run_of)): (double(3, 2, 3),),
-    }
-    for f, inputs in cases.items():
-        assert torch.autograd.gradcheck(f, inputs)
-
-
-def test_weigh_of_a_tree_by_hand():
-    table = torch.tensor([[[2, 0, 1, -1], [0, -1, -1, -1], [-1, 1, 0, -1], [1, 0, 0, 0]]], dtype=torch.int32)
-    reach = torch.tensor([[0.3], [0.7], [1.0]])  # the root is row 2; its left leaf, row 0, has leaf number 1
-    kl, kl_router, log_px = torch.tensor([[2.0], [3.0], [5.0]]), torch.tensor([[7.0]]), torch.tensor([[-11.0], [-13.0]])
-    terms = weigh(reach.log(), kl, kl_router, log_px, table).flatten()
-    torch.testing.assert_close(terms, torch.tensor([0.3 * -13 + 0.7 * -11, 5.0, 0.3 * 2 + 0.7 * 3, 7.0]))
-
-
-@pytest.mark.parametrize("norms", [defaults.norms for defaults in LAYER_DEFAULTS.values()])
-def test_the_plain_norm_is_torchs(norms):
-    """Values, gradients and running statistics of F.batch_norm and F.leaky_relu."""
-    n, rows, f = 2, 9, 3
-    x, weight, bias = (
-        draw(*shape, seed=i, dtype=torch.float64) for i, shape in enumerate([(n, rows, f), (n, f), (n, f)])
-    )
-    statistics = [[torch.zeros(n, f).double(), torch.ones(n, f).double()] for _ in range(2)]
-
-    def torchs(x, weight, bias):
-        flat = x.transpose(0, 1).reshape(rows, n * f)
-        mean, var = (part.view(-1) for part in statistics[1])
-        epsilon, momentum = norms
-        normed = F.batch_norm(flat, mean, var, weight.view(-1), bias.view(-1), True, 1 - momentum, epsilon)
-        return F.leaky_relu(normed, LEAKY_SLOPE).view(rows, n, f).transpose(0, 1)
-
-    ours = run(lambda *inputs: norm_leaky(*inputs, *statistics[0], *norms), [x, weight, bias])
-    for mine, theirs in zip(ours + statistics[0], run(torchs, [x, weight, bias]) + statistics[1], strict=True):
-        torch.testing.assert_close(mine, theirs)

@@ -1,6 +1,6 @@
 """Files that a reader made by hand to hurt a loader, each with its measures: small, well formed, and dear to believe.
 
-The fuzz draws them with many measures; tests/test_lying_files.py has those that once took gigabytes or minutes.
+The fuzz draws them with many measures; tests/test_lying_*.py have those that once took gigabytes or minutes.
 """
 
 import gzip
