@@ -16,6 +16,7 @@ from torch import Tensor
 from treevae.baselines import embedded_tree
 from treevae.baselines.autoencoder import Leaves, squared_sums
 from treevae.baselines.deepect import DeepECT
+from treevae.errors import NoTreeError
 from treevae.metrics import accuracy, dendrogram_purity
 from treevae.storage.differences import ChangedRunError
 from treevae.training.events import EmbeddingEpochEnded, Event
@@ -112,8 +113,12 @@ def test_a_fit_that_was_ended_goes_on_to_the_same_end(
 
         with monkeypatch.context() as patch:
             patch.setattr("treevae.training.loop.PAUSE", 0.0)
-            part = clone(whole).fit(X, checkpoint=folder, callback=until)
-        assert len(part.history_) < len(whole.history_)
+            if stop == 3:
+                with pytest.raises(NoTreeError):
+                    clone(whole).fit(X, checkpoint=folder, callback=until)
+            else:
+                part = clone(whole).fit(X, checkpoint=folder, callback=until)
+                assert len(part.history_) < len(whole.history_)
         again = clone(whole).fit(X, checkpoint=folder)
         assert again.tree_ == whole.tree_
         assert again.history_ == whole.history_

@@ -116,7 +116,7 @@ def test_foreign_and_newer_files_are_refused(saved, tmp_path):
     with pytest.raises(ModelFileError, match="not one that treevae wrote"):
         load(tmp_path / "foreign")
     save_file({"a": torch.zeros(1)}, tmp_path / "newer", {"treevae": json.dumps({"format": 999})})
-    with pytest.raises(ModelFileError, match="has format 999; this treevae reads up to 1, update it"):
+    with pytest.raises(ModelFileError, match="has format 999; this treevae reads up to 2, update it"):
         load(tmp_path / "newer")
     save_file({"a": torch.zeros(1)}, tmp_path / "broken", {"treevae": "{"})
     with pytest.raises(ModelFileError, match="unreadable metadata"):

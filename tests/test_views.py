@@ -138,7 +138,8 @@ def test_runs_side_by_side_see_the_same_views_as_each_alone(monkeypatch):
         mine = [event for run, event in told if run == r]
         assert [shape_of(event) for event in mine] == [shape_of(event) for _, event in own]
         for ours, (_, theirs) in zip(mine[:2], own, strict=False):  # the epochs of the first tree
-            assert dataclasses.astuple(ours)[4:] == pytest.approx(dataclasses.astuple(theirs)[4:], rel=1e-3)
+            numbers = [[part for part in one.to_dict().values() if isinstance(part, float)] for one in (ours, theirs)]
+            assert numbers[0] == pytest.approx(numbers[1], rel=1e-3)
         assert alone.keys() <= together.keys()
         for seed, views in alone.items():
             assert all(torch.equal(a, b) for a, b in zip(together[seed], views, strict=True))

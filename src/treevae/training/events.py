@@ -154,16 +154,18 @@ def from_dict(told: Mapping[str, Any]) -> Event:
     kind = EVENTS.get(values.pop("event"))
     if kind is None:
         raise ValueError(f"the history has an entry that is no event of training: {str(told)[:80]}")
-    known = {one.name: one for one in fields(kind) if one.name != "seed"}
-    needed = {name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING}
-    if kind is EpochEnded:
-        values = {name: value for name, value in values.items() if not (name in CONTRASTS and value is None)}
-        values["more"] = {name: values.pop(name) for name in values.keys() - known if _is_number(values[name])}
+    known = {one.name: one for one in fields(kind) if one.name not in ("seed", "more")}  # of which no file tells
+    needed, more = {name for name, one in known.items() if one.default is MISSING}, dict[str, Any]()
+    if kind is EpochEnded:  # what is not its own is a part of what was added to the ELBO
+        parts = {name: value for name, value in values.items() if name not in known and name != "more"}
+        more = {name: value for name, value in parts.items() if _is_number(value)}
+        values = {name: value for name, value in values.items() if name not in more | dict.fromkeys(CONTRASTS)}
     if values.keys() - known or needed - values.keys():
         raise ValueError(f"the history has a {kind.__name__} with other entries than it must have: {sorted(values)}")
     if kind is TreeChanged:
         return TreeChanged(Tree.from_json(values["tree"]))
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return EpochEnded(**values, more=more) if kind is EpochEnded else kind(**values)
 
 
 def _is_number(value: Any) -> bool:
