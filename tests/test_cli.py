@@ -10,7 +10,7 @@ from typing import get_type_hints
 import pytest
 from cells import treevae
 
-from treevae import Tree, TreeVAE
+from treevae import Tree, TreeVAE, __version__
 from treevae.cli import fit as cli_fit
 from treevae.cli.words import drawing
 from treevae.model.likelihoods import LIKELIHOODS
@@ -60,3 +60,7 @@ def test_a_node_with_one_child_says_why() -> None:
     first, second, *_ = drawing(model).splitlines()
     assert first == "3 samples"
     assert second.endswith("2 samples (its other child was pruned)")
+
+
+def test_the_version_is_told() -> None:
+    assert treevae("--version").strip() == f"treevae {__version__}"

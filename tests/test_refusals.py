@@ -9,7 +9,8 @@ import torch
 from kinds import COLOUR, GREY, SMALL, VECTORS, shaken
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from treevae import Tree, TreeVAE
+import treevae
+from treevae import Tree, TreeVAE, load
 
 # -- before a fit -------------------------------------------------------------------------------------------------
 
@@ -200,3 +201,26 @@ def test_floats_sent_to_a_model_of_bytes_must_be_in_range():
     ):
         model.predict(bytes_.astype(float))
     assert model.sample(3).max() < 10
+
+
+def test_gaps_are_named_with_what_to_do():
+    X = VECTORS.copy()
+    X[3, 1] = X[7, 1] = np.nan
+    with pytest.raises(ValueError, match=r"NaN in 2 of 60 samples, first in sample 3, in the features 1; fill"):
+        TreeVAE(**SMALL).fit(X)
+
+
+def test_a_folder_is_no_model(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"is a folder; give the file of the model that is in it, as .*safetensors"
+    ):
+        load(tmp_path)
+
+
+def test_a_pipeline_has_no_report(tmp_path):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    pipe = make_pipeline(StandardScaler(), TreeVAE(**SMALL)).fit(VECTORS)
+    with pytest.raises(TypeError, match=r"model is a Pipeline; give its last step, model\[-1\]"):
+        treevae.report(pipe, VECTORS, path=tmp_path / "p.html")

@@ -68,13 +68,13 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less than 5 % of the
         samples. 1 is the paper, and takes about a third of the time; 4 lies between them in both. Memory grows with it
         too. Augmentation and contrastive loss play no part in this choice.
-    augment : {"cifar", "celeba", "omniglot"} or callable, default=None
-        Train on changed versions of the samples, drawn anew at every step; they are the paper's: crops, flips and
-        colours for photographs, a weaker set for faces, small turns and shifts for drawings. Or any function that takes
-        and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training device, in the units of the
-        model (see ``likelihood``: under "gaussian_learnt" vectors are centred and scaled). It is called once for every
-        view of a batch, should change each sample in its own way, and take its random numbers from torch, which is
-        seeded at every step.
+    augment : str or callable, default=None
+        Train on changed versions of the samples, drawn anew at every step. "cifar", "celeba" and "omniglot" are the
+        paper's: crops, flips and colours for photographs, a weaker set for faces, small turns and shifts for drawings.
+        Or any function that takes and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training
+        device, in the units of the model (see ``likelihood``: under "gaussian_learnt" vectors are centred and scaled).
+        It is called once for every view of a batch, should change each sample in its own way, and take its random
+        numbers from torch, which is seeded at every step.
     contrastive_weight : float, default=0.0
         Weight of a loss that keeps two augmented versions of a sample together (section 2.6 of the paper, which uses
         100 for photographs); needs ``augment``. It makes groups follow what the versions share instead of, say,

@@ -107,7 +107,8 @@ def warn_of_other_units(prepared: Prepared, stacklevel: int) -> None:
         name = repr(prepared.names[loud]) if prepared.names else loud
         warnings.warn(
             f"feature {name} has {shares[loud]:.1%} of the variance of X, so that a tree sees little else; where "
-            "features have different units, scale them first, as scikit-learn's StandardScaler does",
+            "features have different units, scale them first, as scikit-learn's StandardScaler does; one that only "
+            "numbers the samples is to be left out",
             stacklevel=stacklevel + 1,
         )
 

@@ -275,8 +275,9 @@ class Run:
         write_whole(self.folder / SETTINGS, settings.to_json())
 
     def write_model(self, model: TreeVAE) -> Path:
-        """Write the model; the path says where."""
+        """Write the model; the path says where. A page that shows an earlier one goes."""
         model.save(self.folder / MODEL)
+        self.report_file.unlink(missing_ok=True)
         return self.folder / MODEL
 
     def write_tree(self, model: TreeVAE, sample_names: Sequence[Any], drawing: str) -> list[Path]:

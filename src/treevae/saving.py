@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,6 +58,9 @@ def read(path: str | os.PathLike[str], device: str, make: Callable[..., M]) -> t
     FileNotFoundError
         There is none.
     """
+    if Path(path).is_dir():
+        inside = Path(path) / "model.safetensors"
+        raise FileNotFoundError(f"{path} is a folder; give the file of the model that is in it, as {inside}")
     about, tensors = files.read(path)
     where = device_of(device)  # an unusable device is not the file's fault
     try:

@@ -49,7 +49,7 @@ class DeepECT(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         How a reconstruction is judged: "bernoulli" for values in [0, 1], "gaussian" by half the squared error, which
         is closest to the original. "auto" takes "bernoulli" for grey images and for vectors in [0, 1].
-    augment : {"cifar", "celeba", "omniglot"} or callable, default=None
+    augment : str or callable, default=None
         Show every step an augmented version of each sample too, which counts as much and belongs to the leaf of the
         sample itself; the original's extension. As in :class:`~treevae.TreeVAE`.
     pretrain_epochs : int, default=50

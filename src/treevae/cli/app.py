@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .. import __version__
 from .fit import DATA_HELP, fit
 from .options import Drop, RunPath
 from .outputs import check_parent, make_writable, write_csv
@@ -31,8 +32,22 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Find the groups, and the groups of groups, hidden in your data. Start with: treevae demo",
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"treevae {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def treevae(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Find the groups, and the groups of groups, hidden in your data. Start with: treevae demo"""
 
 
 def demo(

@@ -129,8 +129,25 @@ def read(estimator: BaseEstimator, X: Any, form: InputForm | None, any_value: bo
     if form is not None and form.is_image:
         check_shape(np.shape(X), form.user_shape)
     dtypes = (np.float64, np.float32)
-    X = validate_data(estimator, X, reset=form is None, dtype=dtypes, ensure_min_samples=least)
+    try:
+        X = validate_data(estimator, X, reset=form is None, dtype=dtypes, ensure_min_samples=least)
+    except ValueError as error:
+        if "contains NaN" not in str(error):
+            raise
+        raise ValueError(_missing(X)) from error  # scikit-learn speaks of other methods, which are of no use here
     return X, InputForm.of(X)
+
+
+def _missing(X: Any) -> str:
+    """Where values are missing in X, (n, features), and what to do."""
+    missing = np.isnan(np.asarray(X, dtype=np.float64))
+    names, samples = list(getattr(X, "columns", range(missing.shape[1]))), np.flatnonzero(missing.any(1))
+    where = [repr(names[i]) for i in np.flatnonzero(missing.any(0))]
+    columns = ", ".join(where[:5]) + (" …" if len(where) > 5 else "")
+    return (
+        f"X contains NaN in {len(samples):,} of {len(missing):,} samples, first in sample {samples[0]}, in the "
+        f"features {columns}; fill the gaps, as scikit-learn's SimpleImputer does, or leave those samples out"
+    )
 
 
 def read_values(

@@ -17,7 +17,7 @@ READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTU
 
 def read(
     path: str | os.PathLike[str],
-    drop: Sequence[str] = (),
+    drop: str | Sequence[str] = (),
     label: str | None = None,
     drop_if_there: Sequence[str] = (),
 ) -> Table:
@@ -30,7 +30,7 @@ def read(
         table of numbers; or a folder with pictures of one size (png, jpg, jpeg, bmp), read in the order of their
         paths, subfolders included, without transparency.
     drop
-        Columns to leave out of a table.
+        Columns to leave out of a table, or one by its name.
     label
         What holds the samples' classes: a column of a table, which is left out of X, or an array of a .npz file.
     drop_if_there
@@ -41,6 +41,7 @@ def read(
     DataFileError
         There is nothing there, or it cannot be read as samples. The message says what to do.
     """
+    drop = [drop] if isinstance(drop, str) else drop
     path = Path(path)
     kind = path.suffix.lower()
     if not os.path.exists(path):  # unlike Path.exists, it also says so of names that are too long to be any

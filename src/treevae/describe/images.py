@@ -59,7 +59,8 @@ def image_form(X: np.ndarray) -> InputForm:
     form = InputForm.of(X)
     if not form.is_image:
         raise ValueError(
-            f"X has shape {X.shape}, so its samples are vectors; the picture needs images, (n, h, w) or with channels"
+            f"X has shape {X.shape}, so its samples are vectors; the picture needs images, (n, h, w) or with "
+            "channels. For tables and texts there are treevae.plot.words, treevae.plot.attributes and treevae.report"
         )
     return form
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..describe.splits import attribute_rows
@@ -89,6 +90,10 @@ def snapshot(
     random_state : int, default=0
         Of the choice of samples, the generated ones and the map.
     """
+    if isinstance(model, Pipeline):
+        raise TypeError(
+            "model is a Pipeline; give its last step, model[-1], and X as that sees it: model[:-1].transform(X)"
+        )
     check_is_fitted(model)
     samples = ShownSamples.of(model.fitted_, X, names, kind)
     classes = None if y is None else ShownClasses.of(y, class_names, samples.n)
