@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from treevae import TreeVAE, load
 from treevae.cli.app import app
+from treevae.training.events import EpochEnded
 
 OLD = Path(__file__).parent / "files_of_0_1"
 EXPECTED = json.loads((OLD / "expected.json").read_text())
@@ -36,12 +37,24 @@ def test_an_old_model_is_written_anew(name, tmp_path):
     np.testing.assert_array_equal(again.labels_, load(OLD / f"{name}.safetensors", device="cpu").labels_)
 
 
-def test_an_old_run_goes_on(tmp_path, monkeypatch):
+def test_an_old_run_goes_on(tmp_path):
     shutil.copytree(OLD / "run", tmp_path / "run")
-    shutil.copy(OLD / "X.npy", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    told = CliRunner().invoke(app, ["fit", "--resume", "run"])
-    assert told.exit_code == 0, told.output
-    model = load(tmp_path / "run" / "model.safetensors", device="cpu")
-    assert isinstance(model, TreeVAE)
-    assert len(model.history_) > json.loads((tmp_path / "run" / "run.json").read_text())["options"]["epochs"]
+    options = json.loads((tmp_path / "run" / "run.json").read_text())["options"]
+    heard = []
+
+    def some_more(event):
+        heard.append(event)
+        return len(heard) < 5
+
+    model = TreeVAE(**options).fit(X, checkpoint=tmp_path / "run", callback=some_more)
+    told = [(event.stage, event.epoch) for event in model.fitted_.epochs]
+    assert next(event.epoch for event in heard if isinstance(event, EpochEnded)) > 1  # it did not begin anew
+    assert len(told) > len(heard) + options["epochs"]
+    assert told[: options["epochs"]] == [("first tree", epoch + 1) for epoch in range(options["epochs"])]
+
+
+def test_an_old_runs_settings_are_read(tmp_path):
+    shutil.copytree(OLD / "run", tmp_path / "run")
+    told = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
+    assert told.exit_code == 1
+    assert "its fit has not ended, go on with: treevae fit --resume" in " ".join(told.output.split())
