@@ -180,8 +180,9 @@ def test_history_is_json_and_tells_the_elbo(grey):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [{}, {"max_depth": 5, "n_init": 5}], ids=["defaults", "six levels, five"])
-@pytest.mark.parametrize("seed", range(2))  # the first of those of benchmarks/studies/hierarchy.py
+@pytest.mark.parametrize(  # seeds are the first of those of benchmarks/studies/hierarchy.py, which has all of both
+    ("seed", "settings"), [(0, {}), (1, {"max_depth": 5, "n_init": 5})], ids=["defaults", "six levels, five"]
+)
 def test_a_hierarchy_of_eight_groups_is_recovered(seed, settings):
     X, y = hierarchy(1600, seed=seed)
     model = TreeVAE(n_leaves=8, hidden_dim=32, batch_size=64, epochs=10, random_state=seed, **settings).fit(X)
