@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import commands
 import pytest
 import torch
 from cells import TINY
@@ -71,3 +72,30 @@ def two(tmp_path: Path) -> StateFolder:
         save(folder, 1)
         save(folder, 2)
     return StateFolder(tmp_path)
+
+
+# -- for the tests of the command line; each file has its own --------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with small tables and arrays, for commands."""
+    return commands.write_vectors(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def run(data: Path) -> Path:
+    """A run of one of them, fitted by a command; not to be changed."""
+    return commands.fit_table(data)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of small pictures."""
+    return commands.draw_pictures(tmp_path_factory.mktemp("pictures"))
+
+
+@pytest.fixture(scope="module")
+def picture_run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of them."""
+    return commands.fit_pictures(pictures, tmp_path_factory.mktemp("picture_run"))

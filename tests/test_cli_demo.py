@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import commands
 import numpy as np
 import pytest
 from cells import treevae
@@ -17,16 +16,6 @@ from treevae.cli.demo import SCORES, Demo
 from treevae.data import fashion_sample
 from treevae.data.fashion_sample import FashionSample
 from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.write_vectors(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def run(data: Path) -> Path:
-    return commands.fit_table(data)
 
 
 @pytest.fixture

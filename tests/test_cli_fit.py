@@ -9,7 +9,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import commands
 import numpy as np
 import pytest
 from cells import treevae
@@ -24,27 +23,6 @@ from treevae.data.files import read
 from treevae.preparing import prepare
 from treevae.training.grove import Grove
 from treevae.training.loop import DivergedError
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.write_vectors(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def run(data: Path) -> Path:
-    return commands.fit_table(data)
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.draw_pictures(tmp_path_factory.mktemp("pictures"))
-
-
-@pytest.fixture(scope="module")
-def picture_run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.fit_pictures(pictures, tmp_path_factory.mktemp("picture_run"))
-
 
 # -- fit --------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 import csv
 from pathlib import Path
 
-import commands
 import numpy as np
 import pandas
 import pytest
@@ -11,26 +10,6 @@ from cells import treevae
 from commands import RUN_FILES, VECTORS, error_of, rows_of
 
 from treevae import load
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.write_vectors(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def run(data: Path) -> Path:
-    return commands.fit_table(data)
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.draw_pictures(tmp_path_factory.mktemp("pictures"))
-
-
-@pytest.fixture(scope="module")
-def picture_run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.fit_pictures(pictures, tmp_path_factory.mktemp("picture_run"))
 
 
 def test_predict_writes_the_labels_of_the_model(data: Path, run: Path, tmp_path: Path) -> None:

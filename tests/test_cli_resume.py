@@ -4,7 +4,6 @@ import json
 import os
 from pathlib import Path
 
-import commands
 import numpy as np
 import pytest
 from cells import treevae
@@ -12,16 +11,6 @@ from commands import RUN_FILES, TINY, VECTORS, error_of, interrupt_after, rows_o
 
 from treevae import load
 from treevae.storage.states import StateFolder
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.write_vectors(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def run(data: Path) -> Path:
-    return commands.fit_table(data)
 
 
 def test_interrupted_fit_saves_the_tree_grown_so_far(

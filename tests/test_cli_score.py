@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import commands
 import numpy as np
 import pandas
 import pytest
@@ -13,27 +12,6 @@ from PIL import Image
 
 from treevae import Tree, TreeVAE, load
 from treevae.storage.fingerprint import fingerprint
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.write_vectors(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def run(data: Path) -> Path:
-    return commands.fit_table(data)
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.draw_pictures(tmp_path_factory.mktemp("pictures"))
-
-
-@pytest.fixture(scope="module")
-def picture_run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return commands.fit_pictures(pictures, tmp_path_factory.mktemp("picture_run"))
-
 
 # -- score ------------------------------------------------------------------------------------------------------
 

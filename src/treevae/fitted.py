@@ -136,9 +136,9 @@ class Fitted:
 
     # -- how well they are explained ------------------------------------------------------------------------------
 
-    def elbo(self, X: Any, draws: int = SCORE_DRAWS) -> np.ndarray:
+    def elbo(self, X: Any) -> np.ndarray:
         """The ELBO of each sample in nats, in the user's units."""
-        return self.shown.log_density(self._scored(X, draws).elbo.numpy())
+        return self.shown.log_density(self._scored(X, SCORE_DRAWS).elbo.numpy())
 
     def elbo_terms(self, X: Any, draws: int = SCORE_DRAWS) -> np.ndarray:
         """The ELBO's terms of each sample, as ``elbo.TERMS`` names them, in the user's units: (n_samples, 4)."""

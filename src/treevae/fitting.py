@@ -104,9 +104,9 @@ def fit_trees(
     Interrupted
         Ctrl-C, with the models so far.
     """
-    samples = Samples(prepared.x, prepared.device, largest=prepared.arch.largest_activation)
     if start is not None and run is not None:
         raise ValueError("a start of one's own goes without a folder: a state would not tell which start it is of")
+    samples = Samples(prepared.x, prepared.device, largest=prepared.arch.largest_activation)
     listener = listener or Listener()
     start = start or (Splits() if prepared.tree is None else Given(prepared.tree))
     make = partial(Grove, prepared.arch, samples, plan, start=start, augment=prepared.augment, fast=fast)

@@ -61,35 +61,7 @@ def snapshot(
     max_bytes: int = MOST_BYTES,
     random_state: Any = 0,
 ) -> Snapshot:
-    """All that a page needs to show a fitted model.
-
-    Numbers at nodes (size, mass, confidence, label mix, what tells children apart) are of all samples in X. The ELBO is
-    the mean of up to some 3,000 of them, drawn leaf by leaf. Pictures, cards and points of the map are of fewer where
-    they would not fit into ``max_bytes``.
-
-    Parameters
-    ----------
-    model : fitted TreeVAE
-    X : samples as in ``fit``
-    y : array-like of shape (n_samples,), optional
-        Classes, for label mixes, names of nodes and scores.
-    names : sequence of str, optional
-        What the features are called: words or columns; by default the names seen in ``fit``.
-    class_names : sequence of str, optional
-        Name of class ``k`` at ``k``; by default the labels in y name themselves.
-    attributes : array-like of shape (n_samples, n_attributes), optional
-        Whether a sample has an attribute: bool, or 0 and 1; with ``attribute_names``, one for each column.
-    kind : {"images", "words", "table"}, optional
-        How samples are shown. By default vectors are words if they have names, no value is below 0 and most are 0.
-    title : str
-        What stands above the page.
-    map_method : {"auto", "umap", "pca"}, default="auto"
-        How the root's embedding becomes two-dimensional; "auto" takes UMAP where umap-learn is installed.
-    max_bytes : int, default=3_000_000
-        The bundle is not larger.
-    random_state : int, default=0
-        Of the choice of samples, the generated ones and the map.
-    """
+    """All that a page needs to show a fitted model; the parameters are those of :func:`treevae.report`."""
     if isinstance(model, Pipeline):
         raise TypeError(
             "model is a Pipeline; give its last step, model[-1], and X as that sees it: model[:-1].transform(X)"
