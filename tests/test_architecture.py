@@ -18,6 +18,7 @@ MAY_USE = {
     "metrics": {"tree"},
     "data": set(),
     "model": {"tree"},
+    "guides": {"storage", "tree"},
     "training": {"tree", "model"},
     "progress": {"training"},
     "listening": {"training", "progress"},

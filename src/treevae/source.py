@@ -18,6 +18,7 @@ CAN_CHANGE_A_FIGURE = (
     "experiments/methods.py",
     "fitted.py",
     "fitting.py",
+    "guides",
     "metrics.py",
     "model",
     "parameters.py",

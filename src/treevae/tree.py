@@ -327,3 +327,17 @@ def balanced(n_leaves: int) -> Tree:
     while len(tree.leaves) < n_leaves:
         tree = tree.split(min(tree.leaves, key=tree.depth))
     return tree
+
+
+def merged(pairs: Sequence[tuple[int, int]]) -> tuple[Tree, list[int]]:
+    """The tree that merging groups makes, the last merge at its root, and which group each leaf is, left to right.
+
+    Groups are numbered from 0, and pair i makes group n + i, where n is one more than the number of pairs.
+    """
+    n, tree = len(pairs) + 1, Tree()
+    node = {2 * n - 2: 0}  # group -> node
+    for i in reversed(range(n - 1)):
+        tree = tree.split(above := node[n + i])
+        node |= zip(pairs[i], tree.children(above), strict=True)
+    group = {leaf: which for which, leaf in node.items()}
+    return tree, [group[leaf] for leaf in tree.leaves]

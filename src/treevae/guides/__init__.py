@@ -1,0 +1,19 @@
+"""Cheap clusterings that give a tree at once, and the nearest neighbours of samples."""
+
+from .guide import Guide
+from .neighbours import nearest, nearest_among, of_graph
+from .sources import SOURCES
+from .told import agreement
+from .trees import crossing_tree, linkage_tree, ward_tree
+
+__all__ = [
+    "SOURCES",
+    "Guide",
+    "agreement",
+    "crossing_tree",
+    "linkage_tree",
+    "nearest",
+    "nearest_among",
+    "of_graph",
+    "ward_tree",
+]
