@@ -9,6 +9,7 @@ from small_groves import ARCH, assert_same_weights, data, shape_of, story, tiny
 from treevae.training import loop
 from treevae.training.grove import Grove
 from treevae.training.growth import Task
+from treevae.tree import Tree
 
 
 @pytest.mark.parametrize("n_init", [1, 2])
@@ -35,6 +36,8 @@ def test_runs_of_different_length_are_trained_together():
 
 def test_subtrees_of_different_depth_are_not_trained_together():
     grove = Grove(ARCH, data(160), tiny(), [0, 1, 2])
+    for run in grove.runs:
+        run.plant([Tree().split(0)])
     depths = dict.fromkeys(range(3), 1)
     for depths[2] in (1, 2):
         for run, depth in zip(grove.runs, depths.values(), strict=True):

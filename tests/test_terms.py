@@ -33,6 +33,7 @@ class Leaning:
     weight: float
     names: ClassVar[tuple[str, ...]] = ("leaning",)
     views: ClassVar[int] = 1
+    pairs: ClassVar[bool] = False
 
     def weight_in(self, epoch: int) -> float:
         return self.weight / (1 + epoch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from .fitting import Folder, Interrupted, Seeds, fit_trees
 from .listening import Callback, Listener
 from .parameters import check_save_every
 from .preparing import Prepared, prepare, warn_of_other_units
+from .starting import Beside
 from .training.plan import Plan
 
 
@@ -43,6 +44,8 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         X: Any,
         y: Any = None,
         *,
+        guide: Any = None,
+        graph: Any = None,
         checkpoint: Folder | None = None,
         save_every: float = 30.0,
         callback: Callback | None = None,
@@ -59,6 +62,13 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             back so from ``reconstruct`` and ``sample``. Sparse matrices are made dense.
         y : ignored
             Present for scikit-learn's sake.
+        guide : str, labels, clusterer, linkage matrix or Guide, optional
+            The clustering that a tree begins with, instead of our own choice: the name of one ("kmeans", "umap", …), a
+            label for each sample (-1: unknown), a clusterer of scikit-learn's, a scipy linkage, or a
+            :class:`treevae.guides.Guide`. The model may correct it. Models with a fixed tree have no use for it.
+        graph : sparse matrix of shape (n_samples, n_samples), optional
+            How near samples are to each other, as scanpy's ``obsp["connectivities"]``: the neighbours are taken from it
+            instead of being searched among the rows of X.
         checkpoint : path, optional
             A folder to save the state of training in. If it holds the state of an earlier call with the same parameters
             and the same X, which was killed or interrupted, training goes on from there; on the CPU it ends with the
@@ -87,7 +97,7 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         MemoryError
             The device has not enough of it. The message says what takes less.
         """
-        prepared, plan, listener = self._prepared(X, save_every, callback)
+        prepared, plan, listener = self._prepared(X, Beside(guide, graph), save_every, callback)
         seeds = Seeds.of([self.random_state])
         try:
             (self.fitted_,) = fit_trees(prepared, plan, seeds, checkpoint, listener, save_every=save_every)
@@ -104,6 +114,8 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         X: Any,
         seeds: Iterable[int],
         *,
+        guide: Any = None,
+        graph: Any = None,
         checkpoint: Folder | None = None,
         save_every: float = 30.0,
         callback: Callback | None = None,
@@ -112,15 +124,14 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
         Each is what ``fit`` would have given with that ``random_state``, up to rounding; but a tree magnifies rounding,
         so that its splits may be others. On a GPU all together take a fraction of the time that they take one after the
-        other. ``checkpoint``, ``save_every`` and ``callback`` are those of :meth:`fit`, for all of them together; an
-        event names its ``seed``.
+        other. The other parameters are those of :meth:`fit`, for all of them together; an event names its ``seed``.
         """
         if not np.iterable(seeds):
             raise ValueError(f"seeds={seeds!r} must be several numbers, as range(5) or [0, 1, 7]")
         seeds = list(seeds)
         if not seeds:
             raise ValueError("seeds is empty; give at least one")
-        prepared, plan, listener = self._prepared(X, save_every, callback)
+        prepared, plan, listener = self._prepared(X, Beside(guide, graph), save_every, callback)
         models = [clone(self).set_params(random_state=seed) for seed in seeds]
         try:
             fitted = fit_trees(prepared, plan, Seeds.of(seeds), checkpoint, listener, save_every=save_every)
@@ -132,20 +143,22 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 warn_of(one, prepared.parameters, stacklevel=2)
         return models
 
-    def _prepared(self, X: Any, save_every: float, callback: Callback | None) -> tuple[Prepared, Plan, Listener]:
+    def _prepared(
+        self, X: Any, beside: Beside, save_every: float, callback: Callback | None
+    ) -> tuple[Prepared, Plan, Listener]:
         """All that a fit takes, checked."""
         check_save_every(save_every)
         listener = Listener(self.verbose, callback)
-        prepared = prepare(type(self).__name__, self._as_for_treevae(), X)
+        prepared = prepare(type(self).__name__, self._as_for_treevae(), X, beside=beside)
         warn_of_other_units(prepared, stacklevel=3)
-        return prepared, self._plan(prepared.parameters, len(prepared.x)), listener
+        return prepared, self._plan(prepared), listener
 
     def _as_for_treevae(self) -> dict[str, Any]:
         """The parameters of a TreeVAE, by name, that say what is fitted."""
         raise NotImplementedError
 
-    def _plan(self, given: Mapping[str, Any], n_samples: int) -> Plan:
-        """The stages of training on so many samples."""
+    def _plan(self, prepared: Prepared) -> Plan:
+        """The stages of training on these samples."""
         raise NotImplementedError
 
     # -- what was fitted ----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from sklearn.base import ClusterMixin
 
 from . import saving
 from .base import TreeEstimator
-from .parameters import plan_of
-from .recipes import RECIPES
+from .preparing import Prepared
+from .recipes import PAPER, RECIPES
 from .training.plan import Plan
 from .tree import Tree
 
@@ -144,12 +144,14 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         network: str = "auto",
         layer_defaults: str = "torch",
         tree: Tree | None = None,
+        start: str = "auto",
+        neighbours: int = 10,
         leaf_rule: str = "samples",
-        n_init: int = 16,
+        n_init: int | str = "auto",
         augment: Any = None,
         contrastive_weight: float = 0.0,
         contrastive_loss: str = "both",
-        epochs: int = 150,
+        epochs: int | str = "auto",
         batch_size: int = 256,
         learning_rate: float = 1e-3,
         device: str = "auto",
@@ -166,6 +168,8 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         self.network = network
         self.layer_defaults = layer_defaults
         self.tree = tree
+        self.start = start
+        self.neighbours = neighbours
         self.leaf_rule = leaf_rule
         self.n_init = n_init
         self.augment = augment
@@ -191,13 +195,13 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         """
         if not isinstance(name, str) or name not in RECIPES:
             raise ValueError(f"there is no recipe {name!r}; there are {', '.join(RECIPES)}")
-        return cls(**RECIPES[name] | changes)
+        return cls(**PAPER | RECIPES[name] | changes)
 
     def _as_for_treevae(self) -> dict[str, Any]:
         return self.get_params(deep=False)
 
-    def _plan(self, given: Mapping[str, Any], n_samples: int) -> Plan:
-        return plan_of(given, n_samples)
+    def _plan(self, prepared: Prepared) -> Plan:
+        return prepared.plan
 
     # -- what was fitted ----------------------------------------------------------------------------------------
 

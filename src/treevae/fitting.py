@@ -20,6 +20,8 @@ from .errors import ChangedRunError, ModelFileError, NoTreeError
 from .fitted import Fitted, winners
 from .listening import Listener
 from .preparing import Prepared
+from .recipes import PAPER
+from .starting import GUIDE
 from .storage.clock import Every
 from .storage.differences import check_same
 from .storage.states import State, StateFolder
@@ -28,6 +30,7 @@ from .training.engine import keep_memory
 from .training.events import Event
 from .training.grove import Grove
 from .training.growing import Given, Splits, Start
+from .training.guided import Guided
 from .training.loop import out_of_memory
 from .training.plan import Plan
 from .training.samples import Samples, over
@@ -106,9 +109,10 @@ def fit_trees(
     """
     if start is not None and run is not None:
         raise ValueError("a start of one's own goes without a folder: a state would not tell which start it is of")
-    samples = Samples(prepared.x, prepared.device, largest=prepared.arch.largest_activation)
+    near = prepared.neighbours if any(stage.pairs for stage in plan.stages.values()) else None
+    samples = Samples(prepared.x, prepared.device, largest=prepared.arch.largest_activation, neighbours=near)
     listener = listener or Listener()
-    start = start or (Splits() if prepared.tree is None else Given(prepared.tree))
+    start = start or _start_of(prepared)
     make = partial(Grove, prepared.arch, samples, plan, start=start, augment=prepared.augment, fast=fast)
     identity = {} if run is None else prepared.identity() | {"plan": plan.to_dict()}
     fitting = Fitting(make, seeds, identity, listener)
@@ -147,6 +151,13 @@ def fit_trees(
             "wait for the first TreeChanged event (of each seed) before it returns False"
         )
     return [model for model in so_far if model is not None]
+
+
+def _start_of(prepared: Prepared) -> Start:
+    """How models come to their trees."""
+    if prepared.tree is not None:
+        return Given(prepared.tree)
+    return Guided(prepared.guides, prepared.n_guides) if prepared.start == GUIDE else Splits()
 
 
 class Runs(Protocol):
@@ -242,6 +253,8 @@ class Fitting(Generic[R]):
         n = len(self._seeds.numbers)
         if not self._seeds.fixed and len(seeds) == n and all(type(seed) is int for seed in seeds):
             self._seeds = replace(self._seeds, numbers=tuple(seeds))
+        if isinstance(identity.get("parameters"), dict) and "n_leaves" in identity["parameters"]:
+            identity["parameters"] = PAPER | identity["parameters"]  # earlier versions had no other way
         now = self._identity | {"seeds (drawn from random_state)": list(self._seeds.numbers)}
         plans = identity.pop("plan", None), now.pop("plan", None)
         kind, ours = identity.get("model"), now.get("model")

@@ -17,16 +17,17 @@ from .model.likelihoods import LIKELIHOODS
 from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
 from .model.stack import LAYER_DEFAULTS
 from .training.choosing import LEAF_RULES
-from .training.plan import Plan
 from .training.terms import Contrast
 from .tree import Tree
 
 LARGEST_SEED = 2**32 - 1  # that NumPy takes
-COUNTS = ("n_leaves", "transformation_layers", "router_layers", "n_init", "epochs", "batch_size")
+COUNTS = ("n_leaves", "transformation_layers", "router_layers", "batch_size")
+COUNTS_OR_AUTO = ("n_init", "epochs")
 CHOICES = {
     "likelihood": ("auto", *LIKELIHOODS),
     "network": ("auto", *NETWORKS),
     "layer_defaults": tuple(LAYER_DEFAULTS),
+    "start": ("auto", "splits", "guide"),
     "leaf_rule": tuple(LEAF_RULES),
     "contrastive_loss": VARIANTS,
 }
@@ -42,6 +43,10 @@ def check_parameters(given: Mapping[str, Any]) -> None:
         raise ValueError(f"max_depth={max_depth} must be less than {MOST_LAYERS}")
     for name in COUNTS:
         whole_number(name, given[name])
+    for name in COUNTS_OR_AUTO:
+        if not (isinstance(given[name], str) and given[name] == "auto"):
+            whole_number(name, given[name], more=", or 'auto'")
+    whole_number("neighbours", given["neighbours"], 0)
     number("learning_rate", given["learning_rate"])
     for name, allowed in CHOICES.items():
         if given[name] not in allowed:
@@ -135,19 +140,6 @@ def contrast_of(given: Mapping[str, Any]) -> Contrast | None:
     """The contrastive loss that is asked for, if it counts."""
     weight = float(given["contrastive_weight"])
     return Contrast(given["contrastive_loss"], weight) if weight > 0 else None
-
-
-def plan_of(given: Mapping[str, Any], n_samples: int) -> Plan:
-    """The stages of growing a tree on so many samples."""
-    return Plan.paper(
-        int(given["epochs"]),
-        int(given["n_leaves"]),
-        batch_rows(given, n_samples),
-        int(given["n_init"]),
-        given["leaf_rule"],
-        float(given["learning_rate"]),
-        contrast_of(given),
-    )
 
 
 def architecture(given: Mapping[str, Any], form: InputForm, X: np.ndarray) -> Architecture:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,16 @@ import torch
 from .data.arrays import InputForm, read, stand_in
 from .data.aspect import Aspect
 from .data.augment import AUGMENTATIONS
+from .guides import Guide
 from .model.networks import Architecture
 from .parameters import architecture, batch_rows, check_parameters, device_of, plain
+from .starting import Beside, check_start, guides_of, n_candidates, neighbours_of, plan_of, start_of
 from .storage.fingerprint import fingerprint
+from .training.plan import Plan
 from .training.views import Augment, Views, check_that_views_differ
 from .tree import Tree
 
+NOTHING = Beside()
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 MAY_CHANGE = ("device", "verbose", "random_state")  # when a fit goes on
 LOUD = 0.95  # of the variance in one of several features that vary: a sign of other units
@@ -36,6 +41,8 @@ class Prepared:
     arch: Architecture
     x: torch.Tensor  # as the model sees them
     tried: torch.Tensor | None  # views of the first samples, where they are augmented
+    beside: Beside  # what was given beside X
+    start: str  # how the tree begins
 
     @property
     def device(self) -> torch.device:
@@ -52,6 +59,27 @@ class Prepared:
         """What makes the views that a step sees."""
         return augmentation_of(self.parameters["augment"])
 
+    @property
+    def plan(self) -> Plan:
+        """The stages of a tree that begins so."""
+        n_samples, n_features = self.x.shape
+        return plan_of(self.parameters, n_samples, n_features, self.start, self.beside)
+
+    @cached_property
+    def neighbours(self) -> torch.Tensor | None:
+        """The rows of each sample's neighbours, where they are to fall into the same leaf."""
+        return neighbours_of(self.parameters, self.x.to(self.device), self.beside)
+
+    @property
+    def n_guides(self) -> int:
+        """How many guides a tree begins with."""
+        return n_candidates(self.parameters, self.start, self.beside)
+
+    def guides(self, seed: int) -> Iterator[Guide]:
+        """The guides that a tree begins with."""
+        x = self.x.to(self.device)
+        return guides_of(self.parameters, x, self.neighbours, self.beside, self.n_guides, seed)
+
     def identity(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What must not change when a fit goes on: model and parameters, the data, and what is done to them.
 
@@ -60,14 +88,16 @@ class Prepared:
         given = self.parameters if parameters is None else parameters
         kept = {name: plain(value) for name, value in given.items() if name not in MAY_CHANGE}
         data = {"data": fingerprint(self.X), "form": self.decides.form.to_dict()}
-        identity = {"model": self.kind, "parameters": kept, **data}
+        identity = {"model": self.kind, "parameters": kept, **data, **self.beside.identity()}
         if callable(self.parameters["augment"]):  # it has no name that says what it does; what it does is
             assert self.tried is not None
             identity["augment"] = fingerprint(self.tried.cpu().numpy())
         return identity
 
 
-def prepare(kind: str, parameters: Mapping[str, Any], X: Any, learnt_variance: bool = True) -> Prepared:
+def prepare(
+    kind: str, parameters: Mapping[str, Any], X: Any, learnt_variance: bool = True, beside: Beside = NOTHING
+) -> Prepared:
     """X made ready for a fit with a TreeVAE's parameters, by name; raises what would go wrong hours later.
 
     Parameters
@@ -76,8 +106,11 @@ def prepare(kind: str, parameters: Mapping[str, Any], X: Any, learnt_variance: b
         What is fitted, as messages call it.
     learnt_variance
         Whether a Gaussian that is chosen for the data may have one; else sigma is 1.
+    beside : Beside
+        What comes beside X.
     """
     check_parameters(parameters)
+    check_start(parameters, beside)
     reader = stand_in(kind)
     matrix, form = read(reader, X, None, parameters["likelihood"].startswith("gaussian"))
     arch = architecture(parameters, form, matrix)
@@ -89,7 +122,8 @@ def prepare(kind: str, parameters: Mapping[str, Any], X: Any, learnt_variance: b
         raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")
     tried = None if parameters["augment"] is None else _tried_views(parameters, x, form, arch.likelihood)
     names = tuple(getattr(reader, "feature_names_in_", ()))
-    return Prepared(kind, dict(parameters), matrix, names, decides, arch, x, tried)
+    start = start_of(parameters, form, len(x), beside)
+    return Prepared(kind, dict(parameters), matrix, names, decides, arch, x, tried, beside, start)
 
 
 def augmentation_of(augment: str | Augment | None) -> Augment | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+PAPER: dict[str, Any] = {  # what the paper has and the estimator's defaults have not; what a recipe leaves unsaid
+    "start": "splits",
+    "neighbours": 0,
+}
 SMALL = {  # grey images of 28 x 28
     "max_depth": 5,  # the estimator's default is one more
     "latent_dim": 8,

@@ -13,6 +13,7 @@ from typing import Any
 from .errors import DataFileError, ModelFileError
 from .estimator import TreeVAE, load
 from .fitting import run_folder
+from .recipes import PAPER
 from .storage.states import STATES, StateFolder, peek
 from .storage.tensors import parsed
 from .storage.writing import as_csv, reason, write_whole
@@ -74,7 +75,7 @@ class Settings:
                 raise ValueError(f"options has {shortened(value)} for {name}, which no parameter can be")
         if not isinstance(samples, str | None):
             raise ValueError(f"samples must be a fingerprint, not {shortened(samples)}")
-        return cls(told["data"], told["found_at"], tuple(drop), options, is_set, is_demo, samples)
+        return cls(told["data"], told["found_at"], tuple(drop), PAPER | options, is_set, is_demo, samples)
 
     def to_json(self) -> str:
         """The text of a run.json."""

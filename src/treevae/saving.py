@@ -17,6 +17,7 @@ from .fitted import Fitted
 from .model.module import TreeVAEModule, weight_shapes
 from .model.networks import Architecture
 from .parameters import device_of, plain
+from .recipes import PAPER
 from .storage import tensors as files
 from .training import events
 from .training.events import Event
@@ -64,7 +65,7 @@ def read(path: str | os.PathLike[str], device: str, make: Callable[..., M]) -> t
     about, tensors = files.read(path)
     where = device_of(device)  # an unusable device is not the file's fault
     try:
-        return make(**_restored_parameters(about) | {"device": device}), _restored(about, tensors, where)
+        return make(**PAPER | _restored_parameters(about) | {"device": device}), _restored(about, tensors, where)
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise files.ModelFileError(f"{path} does not hold together as a treevae model: {error}") from error
 

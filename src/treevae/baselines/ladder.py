@@ -18,6 +18,7 @@ from ..estimator import TreeVAE
 from ..model.module import TreeVAEModule
 from ..model.networks import MOST_LAYERS, Architecture
 from ..parameters import batch_rows, contrast_of, sizes_of_levels, whole_number
+from ..preparing import Prepared
 from ..training.plan import Plan, Stage
 from ..tree import Tree
 
@@ -28,6 +29,8 @@ WITHOUT_SPLITS: dict[str, Any] = {  # not TreeVAE's defaults: these may change, 
     "contrastive_loss": "bottom_up",
     "leaf_rule": "samples",
     "n_init": 1,
+    "start": "splits",
+    "neighbours": 0,
     "n_leaves": 10,
     "router_layers": 2,
     "transformation_layers": 1,
@@ -162,8 +165,8 @@ random_state, verbose
         given |= {"max_depth": given.pop("depth"), "tree": tree, **WITHOUT_SPLITS}
         return TreeVAE(**given).get_params(deep=False)
 
-    def _plan(self, given: Mapping[str, Any], n_samples: int) -> Plan:
-        return ladder_plan(given, self._schedule, n_samples)
+    def _plan(self, prepared: Prepared) -> Plan:
+        return ladder_plan(prepared.parameters, self._schedule, len(prepared.x))
 
 
 class VAE(LadderVAE):

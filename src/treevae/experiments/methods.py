@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..data.dataset import DataSet
+from ..recipes import PAPER
 from ..tree import Tree
 from .cells import Cell, Job, scaled
 
@@ -98,7 +99,7 @@ def make_treevae(cell: Cell, data: DataSet, place: FitPlace) -> TreeVAE:
     settings = dict(cell.settings)
     if settings.get("tree") is not None:
         settings["tree"] = Tree.from_json(json.dumps(settings["tree"]))
-    return TreeVAE(**settings, device=place.device, verbose=place.verbose)
+    return TreeVAE(**PAPER | settings, device=place.device, verbose=place.verbose)
 
 
 def fit_treevae(model: TreeVAE, job: Job, data: DataSet, place: FitPlace) -> Records:
@@ -185,7 +186,8 @@ def _matched(cell: Cell, data: DataSet) -> int:
     from ..preparing import prepare
     from ..tree import balanced
 
-    model = TreeVAE(**{k: v for k, v in cell.settings.items() if k not in ("augment", "contrastive_weight", "depth")})
+    left_out = ("augment", "contrastive_weight", "depth")
+    model = TreeVAE(**PAPER | {name: value for name, value in cell.settings.items() if name not in left_out})
     arch = prepare("TreeVAE", model.get_params(deep=False), data.x_train[:1000]).arch
     return matched_hidden_dim(arch, balanced(cell.settings["n_leaves"]), cell.settings["depth"])
 

@@ -1,6 +1,7 @@
 """Cheap clusterings that give a tree at once, and the nearest neighbours of samples."""
 
 from .guide import Guide
+from .labels import numbered
 from .neighbours import nearest, nearest_among, of_graph
 from .sources import SOURCES
 from .told import agreement
@@ -14,6 +15,7 @@ __all__ = [
     "linkage_tree",
     "nearest",
     "nearest_among",
+    "numbered",
     "of_graph",
     "ward_tree",
 ]

@@ -136,6 +136,16 @@ def log_reach(nodes: Nodes, logits: Tensor) -> Tensor:
     return nodes.layout.path(torch.cat([F.logsigmoid(-logits), F.logsigmoid(logits)]))
 
 
+def log_leaves(nodes: Nodes, logits: Tensor) -> Tensor:
+    """log P of each tree's leaves from left to right, given log-odds: (tree, leaf, batch); -inf where it has fewer."""
+    layout = nodes.layout
+    leaves = log_reach(nodes, logits)[layout.leaf_rows]
+    n_trees, most = layout.leaf_table.shape
+    if n_trees * most > len(leaves):
+        leaves = torch.cat([leaves, torch.full_like(leaves[:1], -torch.inf)])
+    return leaves.index_select(0, layout.leaf_table.flatten()).unflatten(0, (n_trees, most))
+
+
 def decode(nodes: Nodes, z: Sequence[Tensor], then: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """``then`` of what every leaf's decoder makes of its z, and of the leaf's run; in the layout's order."""
     return nodes.decoder(_by_depth(nodes, z), then)

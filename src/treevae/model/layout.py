@@ -88,6 +88,7 @@ class Layout(nn.Module):
     run_of_nodes: Tensor
     run_of_trees: Tensor
     tree_of_routers: Tensor
+    leaf_table: Tensor
     table: Tensor
 
     def __init__(self, trees: Sequence[Tree], candidates: int = 1, top: int = 0) -> None:
@@ -131,6 +132,11 @@ class Layout(nn.Module):
         shown = [NodeKey(r, leaf) for r, tree in enumerate(trees) for leaf in tree.leaves]
         self._index("shown_rows", [row[key] for key in shown])
         self._index("shown_leaves", [self.leaves.index(key) for key in shown])
+        # the same with a row for each tree; where it has fewer leaves than another, the number of all leaves
+        most = max(len(tree.leaves) for tree in trees)
+        place, none = {key: i for i, key in enumerate(self.leaves)}, len(self.leaves)
+        rows_of = [[place[NodeKey(r, leaf)] for leaf in tree.leaves] for r, tree in enumerate(trees)]
+        self._index("leaf_table", [of_tree + [none] * (most - len(of_tree)) for of_tree in rows_of])
         self._index("run_of_nodes", [self.run_of(key) for key in self.nodes])
         self._index("tree_of_routers", [key.tree for key in self.routers])
         self._index("run_of_trees", [r // candidates for r in range(len(self.trees))])
@@ -168,5 +174,5 @@ class Layout(nn.Module):
             table[r, :, : len(keys)] = torch.tensor(columns, dtype=torch.int32).T
         return table
 
-    def _index(self, name: str, values: list[int]) -> None:
+    def _index(self, name: str, values: list[int] | list[list[int]]) -> None:
         self.register_buffer(name, torch.tensor(values, dtype=torch.long), persistent=False)

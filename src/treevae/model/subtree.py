@@ -139,6 +139,10 @@ class Subtree(Trainable):
         start = DescentStart(z.index_select(0, self.nodes.layout.run_of_trees), evidence.log_reach)
         return descent.infer(self.nodes, self._d(evidence), noise, start=start)
 
+    def logits(self, evidence: Evidence) -> Tensor:
+        """The posterior routers' log-odds of going right: (tree, batch)."""
+        return descent.posterior_logits(self.nodes, self._d(evidence))
+
     def branches(self, evidence: Evidence) -> Tensor:
         """The probability of going left and right, given that the root was reached: (tree, 2, batch)."""
         layout = self.nodes.layout

@@ -214,6 +214,7 @@ class Stepper:
         yield from (buffer for buffer in self._network.buffers() if buffer.is_floating_point())
         yield from (*self.adam.tensors().values(), self.cursor, self.totals)
         yield from self._noise.changed()
+        yield from self._objective.remembered.values()
 
 
 @lru_cache

@@ -118,6 +118,16 @@ class CandidatesCompared(Event):
     smaller_shares: tuple[float, ...]  # of the samples, that the smaller child wins
     unsure: tuple[float, ...]  # mean probability of the side that a sample does not take, up to 1/2
     chosen: int
+    agreement: tuple[float, ...] | None = None  # of guided trees: nats that leaves tell of the leaves of neighbours
+
+
+@dataclass(frozen=True)
+class GuideMade(Event):
+    """A cheap clustering whose tree will be trained."""
+
+    name: str
+    leaves: int
+    known: float  # the share of the samples that it has a label for
 
 
 @dataclass(frozen=True)
@@ -144,7 +154,16 @@ class LeafDied(Event):
 
 EVENTS: dict[str, type[Event]] = {
     kind.__name__: kind
-    for kind in (EpochEnded, EmbeddingEpochEnded, LeafChosen, CandidatesCompared, TreeChanged, LeafPruned, LeafDied)
+    for kind in (
+        EpochEnded,
+        EmbeddingEpochEnded,
+        LeafChosen,
+        CandidatesCompared,
+        GuideMade,
+        TreeChanged,
+        LeafPruned,
+        LeafDied,
+    )
 }
 
 

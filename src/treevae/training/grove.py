@@ -160,7 +160,7 @@ class Grove:
         if not groups:
             return []
         best = min(groups, key=lambda group: (group[0], -len(groups[group])))
-        arch = self.runs[0].module.arch
+        arch = self.runs[0].arch
         derived = len(groups[best]) * (2 * sum(arch.latent_dims) + 2 * max(self.runs[0].module.bottom_up.d_dims))
         fits = self.samples.window(derived, self.plan.samples_per_step) is None
         return groups[best] if fits else groups[best][:1]
@@ -175,7 +175,7 @@ class Grove:
         network = networks[0] if len(networks) == 1 else _joined(networks).to(self.samples.device)
         stage, views = self._tasks[0].stage, None
         if self._augment is not None:
-            views = Views(self._augment, runs[0].module.arch.read.shape, stage.views)
+            views = Views(self._augment, runs[0].arch.read.shape, stage.views)
         elif stage.views > 1:
             raise ValueError(f"stage {stage.name!r} needs {stage.views} views of each sample, and nothing makes views")
         objective = objective_of(runs, self._tasks, network, self.samples, views, stage.terms)

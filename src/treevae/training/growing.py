@@ -42,8 +42,8 @@ class Start(Protocol):
     def stages(self, plan: Plan) -> Mapping[str, Stage]:
         """All that it may want to be trained, by name: a state tells the name alone."""
 
-    def first_trees(self, plan: Plan) -> list[Tree]:
-        """The candidates for the first tree."""
+    def first_leaves(self, plan: Plan) -> int:
+        """The leaves of all candidates for the first tree, as far as is known before."""
 
     def choose(self, run: Growth, samples: Samples) -> Iterator[Event]:
         """Say what the run wants to be trained next, or end it."""
@@ -63,14 +63,16 @@ class Splits:
         """The plan's."""
         return plan.stages
 
-    def first_trees(self, plan: Plan) -> list[Tree]:
+    def first_leaves(self, plan: Plan) -> int:
         """Root and two leaves, as often as there are candidates."""
-        return [Tree().split(0)] * plan.n_init
+        return 2 * plan.n_init
 
     def choose(self, run: Growth, samples: Samples) -> Iterator[Event]:
         """Say what the run wants to be trained next, or end it."""
         plan = run.plan
         if run.phase == FIRST:
+            if not run.planted:
+                run.plant([Tree().split(0)] * plan.n_init)
             run.want(plan.first)
         elif run.phase == SPLIT:
             n_effective, leaves = splittable(run.module, samples, plan)
@@ -118,12 +120,14 @@ class Given:
         """The plan's."""
         return plan.stages
 
-    def first_trees(self, plan: Plan) -> list[Tree]:
-        """The tree; candidates are for splits."""
-        return [self.tree]
+    def first_leaves(self, plan: Plan) -> int:
+        """Those of the tree; candidates are for splits."""
+        return len(self.tree.leaves)
 
     def choose(self, run: Growth, samples: Samples) -> Iterator[Event]:
         """Say what the run wants to be trained next, or end it."""
+        if not run.planted:
+            run.plant([self.tree])
         stage = run.plan.first if run.phase == FIRST else run.plan.final
         if stage is not None:
             run.want(stage)

@@ -52,15 +52,25 @@ class Growth:
     ``phase`` says what comes next, in the words of ``growing.py``; ``start`` knows what follows what.
     """
 
+    module: TreeVAEModule  # once :meth:`plant` was called
+    labels: Tensor | None  # of a guide for each candidate, while it is learnt: (candidate, sample)
     task: Task | None
 
     def __init__(self, arch: Architecture, plan: Plan, seed: int, device: torch.device, start: Start) -> None:
-        self.plan, self.start = plan, start
+        self.arch, self.plan, self.start, self._device = arch, plan, start, device
         self.random = torch.Generator().manual_seed(seed)  # on the CPU, so that every device starts alike
-        self.phase, self.splits, self.task = FIRST, 0, None
-        self.work = Work(plan, start.tree)
-        trees = start.first_trees(plan)
-        self.module = TreeVAEModule(arch, trees, self.random, len(trees)).to(device)
+        self.phase, self.splits, self.task, self.labels = FIRST, 0, None, None
+        self.work = Work(plan, start.tree, start.first_leaves(plan))
+
+    def plant(self, trees: Sequence[Tree], labels: Tensor | None = None) -> None:
+        """Begin with these trees, candidates for one, each with a guide's labels where there are some."""
+        self.module = TreeVAEModule(self.arch, trees, self.random, len(trees)).to(self._device)
+        self.labels = None if labels is None else labels.to(self._device)
+
+    @property
+    def planted(self) -> bool:
+        """Whether there is a module, trained or not."""
+        return hasattr(self, "module")
 
     @property
     def grown(self) -> bool:
@@ -93,8 +103,8 @@ class Growth:
         """What a task trains: the run's module itself, or a new subtree."""
         if task.stage.trains != CHILDREN:
             return self.module
-        device, d_dims = next(self.module.parameters()).device, self.module.bottom_up.d_dims
-        return Subtree.new(self.module.arch, d_dims, task.depth, self.plan.n_init, generator).to(device)
+        d_dims = self.module.bottom_up.d_dims
+        return Subtree.new(self.arch, d_dims, task.depth, self.plan.n_init, generator).to(self._device)
 
     def finish(self, network: TreeVAEModule | Subtree, samples: Samples) -> Iterator[Event]:
         """Take in what was trained: the best of the candidates, where there are several."""
@@ -113,6 +123,7 @@ class Growth:
             self.splits += 1
         else:
             self.module = TreeVAEModule.of([(network, chosen)]) if candidates > 1 else network
+            self.labels = None
         yield from self.start.go_on(self, samples)
 
     # -- saving -------------------------------------------------------------------------------------------------
@@ -123,10 +134,12 @@ class Growth:
             "phase": self.phase,
             "splits": self.splits,
             "work": self.work.done,
-            "trees": [tree.to_json() for tree in self.module.nodes.layout.trees],
+            "trees": [tree.to_json() for tree in self.module.nodes.layout.trees] if self.planted else [],
         }
         tensors = {"random": self.random.get_state()}
-        if with_weights:
+        if self.labels is not None:
+            tensors["labels"] = self.labels
+        if with_weights and self.planted:
             tensors |= {f"module.{name}": value for name, value in self.module.state_dict().items()}
         return about, tensors
 
@@ -134,10 +147,12 @@ class Growth:
         """Stand where another run of the same plan stood."""
         self.phase, self.splits, self.work.done = about["phase"], int(about["splits"]), float(about["work"])
         trees, weights = [Tree.from_json(text) for text in about["trees"]], below("module.", tensors)
-        device = next(self.module.parameters()).device
-        self.module = TreeVAEModule(self.module.arch, trees, torch.Generator(), len(trees)).to(device)
-        if weights:  # else they are known from elsewhere
-            self.module.load_state_dict(weights)
+        if trees:
+            module = TreeVAEModule(self.arch, trees, torch.Generator(), len(trees))
+            if weights:  # else they are known from elsewhere
+                module.load_state_dict(weights)
+            self.module = module.to(self._device)
+        self.labels = tensors["labels"].to(self._device) if "labels" in tensors else None
         self.random.set_state(tensors["random"])
 
 
@@ -151,7 +166,8 @@ def objective_of(
 ) -> ElboObjective:
     """What the runs' tasks minimise with a network that trains them all."""
     if isinstance(network, TreeVAEModule):
-        return WholeTree(network, samples, views, terms)
+        labels = [run.labels for run in runs if run.labels is not None]
+        return WholeTree(network, samples, views, terms, torch.cat(labels) if labels else None)
     leaves = [task.leaf for task in tasks if task.leaf is not None]
     rows = [task.rows for task in tasks if task.rows is not None]
     weigh = runs[0].start.choices.weigh

@@ -109,7 +109,8 @@ class Training:
         about = {"seeds": self.seeds, "epoch": self.epoch, "step": self.step, "tick": self._stepper.tick}
         network = {f"network.{name}": value for name, value in self.objective.network.state_dict().items()}
         adam = {f"adam.{name}": value for name, value in self._stepper.adam.tensors().items()}
-        return about, network | adam | {"totals": self._stepper.totals}
+        remembered = {f"remembered.{name}": value for name, value in self.objective.remembered.items()}
+        return about, network | adam | remembered | {"totals": self._stepper.totals}
 
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Stand where another training of the same stage stood."""
@@ -121,6 +122,8 @@ class Training:
         self.objective.network.load_state_dict(below("network.", tensors))
         for name, value in self._stepper.adam.tensors().items():
             value.copy_(tensors[f"adam.{name}"])
+        for name, value in self.objective.remembered.items():
+            value.copy_(tensors[f"remembered.{name}"])
         self._stepper.totals.copy_(tensors["totals"])
         self._stepper.seek(int(about["tick"]))
 
@@ -174,18 +177,19 @@ class Training:
         wanted, within = divmod(self.step[0], per_window)
         if wanted != self._held:
             key = (self.epoch[0], wanted)
-            self.objective.hold(self._ahead.get(key, self._rows(wanted)))
+            index = self._indices(wanted)
+            self.objective.hold(self._ahead.get(key, self.objective.rows(index)), index)
             self._held = wanted
             self._stepper.cursor[0] = within * self._batch_size
             if (wanted + 1) * per_window < self._steps[0]:
-                self._ahead.prepare((self.epoch[0], wanted + 1), self._rows(wanted + 1))
+                self._ahead.prepare((self.epoch[0], wanted + 1), self.objective.rows(self._indices(wanted + 1)))
         return min(per_window - within, self._steps[0] - self.step[0])
 
-    def _rows(self, window: int) -> Tensor:
+    def _indices(self, window: int) -> Tensor:
         assert self._window is not None
         part = self._order[window * self._window : (window + 1) * self._window]
         fill = self._order[: self._window - len(part)]  # unseen: a captured step expects a window of one size
-        return self.objective.rows(torch.cat([part, fill]))
+        return torch.cat([part, fill])
 
     def _end_epoch(self, run: int) -> EpochDone:
         """The means of a run's terms over its epoch; the next one is begun."""
@@ -221,7 +225,7 @@ def evaluate(objective: ElboObjective, samples: Samples, kl_weight: float, seed:
     (n,) = objective.n_samples
     total = torch.zeros((), device=samples.device)
     for i, part in enumerate(torch.arange(n).split(samples.chunk())):
-        objective.hold(samples.rows(objective.rows(part)))
+        objective.hold(samples.rows(objective.rows(part)), part)
         noise = Noise([mixed(seed, EVALUATION)], objective.noise_rows, len(part), samples.device)
         noise.seek(i)
         terms = objective.terms(torch.arange(len(part), device=samples.device)[None], noise.draw()).elbo

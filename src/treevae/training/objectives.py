@@ -16,7 +16,8 @@ from ..model.elbo import TERMS, ElboTerms
 from ..model.layout import Layout
 from ..model.module import TreeVAEModule
 from ..model.stack import Trainable
-from ..model.subtree import FrozenPath, Subtree
+from ..model.subtree import Evidence, FrozenPath, Subtree
+from .pairs import Neighbourhood
 from .samples import Samples, over
 from .terms import Pass, Term
 from .views import Views
@@ -63,6 +64,7 @@ class Objective(Protocol):
     views: Views | None  # where a step sees augmented samples
     names: tuple[str, ...]  # of the terms of the loss, and of the parts of what is added
     terms_beside: tuple[Term, ...]  # what is added to the loss
+    remembered: dict[str, Tensor]  # what a step leaves for the next one, beside parameters
 
     @property
     def network(self) -> Trainable:
@@ -71,8 +73,8 @@ class Objective(Protocol):
     def rows(self, index: Tensor) -> Tensor:
         """The numbers, among all samples, of the samples ``index`` of the one run."""
 
-    def hold(self, x: Tensor) -> None:
-        """Work on these samples of the one run from now on: ``terms`` counts them from 0."""
+    def hold(self, x: Tensor, index: Tensor) -> None:
+        """Work on these samples ``index`` of the one run from now on: ``terms`` counts them from 0."""
 
     def hold_all(self) -> None:
         """Work on all samples of all runs."""
@@ -111,22 +113,24 @@ class OnSamples:
     def __init__(self, samples: Samples, n_runs: int, views: Views | None = None) -> None:
         self._samples, self.views = samples, views
         self.n_samples = [len(samples)] * n_runs
-        self._x = samples.x[:0]
+        self._x, self._index = samples.x[:0], torch.empty(0, dtype=torch.long)
+        self.remembered: dict[str, Tensor] = {}
 
     def rows(self, index: Tensor) -> Tensor:
         """The same numbers."""
         return index
 
-    def hold(self, x: Tensor) -> None:
+    def hold(self, x: Tensor, index: Tensor) -> None:
         """Work on these samples."""
         if self._x.shape == x.shape and self._x is not self._samples.x:
             self._x.copy_(x)  # where a captured step expects them
+            self._index.copy_(index)
         else:
-            self._x = x.clone()
+            self._x, self._index = x.clone(), index.to(x.device, copy=True)
 
     def hold_all(self) -> None:
         """Work on all samples, where they are."""
-        self._x = self._samples.x
+        self._x, self._index = self._samples.x, torch.arange(len(self._samples), device=self._samples.device)
 
     def look(self, index: Tensor, seeds: Sequence[int]) -> None:
         """Draw the views of some samples."""
@@ -138,13 +142,27 @@ class WholeTree(OnSamples):
     """All networks of a module."""
 
     def __init__(
-        self, module: TreeVAEModule, samples: Samples, views: Views | None = None, terms: Sequence[Term] = ()
+        self,
+        module: TreeVAEModule,
+        samples: Samples,
+        views: Views | None = None,
+        terms: Sequence[Term] = (),
+        labels: Tensor | None = None,
     ) -> None:
         layout = module.nodes.layout
         super().__init__(samples, layout.n_runs, views)
-        self.network, self.n_trees = module, len(layout.trees)
+        self.network, self.n_trees, self._labels = module, len(layout.trees), labels
         self.terms_beside, self.names = tuple(terms), names_of(terms)
         self.noise_rows = _noise_rows(layout, module.arch.latent_dims)
+        self._beside = Neighbourhood.of(terms, samples, layout, None if views is None else views.alone())
+        if self._beside is not None:
+            self.noise_rows, self.remembered = [*self.noise_rows, self._beside.noise], self._beside.remembered
+
+    def look(self, index: Tensor, seeds: Sequence[int]) -> None:
+        """Draw the views of some samples, and of the neighbours that they are compared with."""
+        super().look(index, seeds)
+        if self._beside is not None and self.views is not None:
+            self._beside.look(self._index[index], seeds)
 
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The whole ELBO."""
@@ -155,7 +173,15 @@ class WholeTree(OnSamples):
         if not self.terms_beside:
             return Terms(elbo)
         log_reach = descent.log_reach(nodes, descended.logit_q)[nodes.layout.router_rows]
-        seen = Pass(nodes.layout, descended.logit_q, log_reach, self.network.bottom_up.projected(d))
+        log_leaves = descent.log_leaves(nodes, descended.logit_q)
+        seen = Pass(nodes.layout, descended.logit_q, log_reach, self.network.bottom_up.projected(d), log_leaves)
+        if self._labels is not None:
+            runs = nodes.layout.run_of_trees
+            seen = seen._replace(labels=self._labels.gather(1, self._index[index].index_select(0, runs)))
+        if self._beside is not None:
+            of_pair = self.network.d(self._beside.x(self._index[index], noise[-1]))
+            logits = descent.posterior_logits(nodes, dict(enumerate(of_pair)))
+            seen = self._beside.compared(seen, descent.log_leaves(nodes, logits))
         return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
 
     def right(self) -> Tensor:
@@ -201,7 +227,8 @@ class SubtreeOnSubset:
     ) -> None:
         self.network, self._samples, self._modules = subtree, samples, [module.eval() for module in modules]
         self.views, self._weigh = views, weigh
-        self.n_trees = len(subtree.nodes.layout.trees)
+        layout = subtree.nodes.layout
+        self.n_trees = len(layout.trees)
         self.terms_beside, self.names = tuple(terms), names_of(terms)
         self._all_rows = list(rows)
         self.n_samples = [len(part) for part in rows]
@@ -211,32 +238,39 @@ class SubtreeOnSubset:
         known = 2 * sum(path_dims) + 1 + sum(subtree.d_dims[self._path.depth : self._path.depth + 2])
         self.n_derived = known if views is None else 0
         runs = list(range(len(modules)))
-        below = _noise_rows(subtree.nodes.layout, arch.latent_dims[self._path.depth :])[1:]  # the roots' z is given
+        below = _noise_rows(layout, arch.latent_dims[self._path.depth :])[1:]  # the roots' z is given
         self.noise_rows = [(runs, dim) for dim in path_dims] + below
         self._first = torch.tensor([0, *self.n_samples[:-1]], device=samples.device).cumsum(0)[:, None]
         self._x = samples.x[:0]
         self._packed = self._x
         self._place = torch.empty(0, dtype=torch.long)  # of each sample held, in _x
+        self._index = self._place  # of each sample held, in the subset
+        self._beside = Neighbourhood.of(terms, samples, layout, None if views is None else views.alone(), rows)
+        self.remembered: dict[str, Tensor] = {} if self._beside is None else self._beside.remembered
+        if self._beside is not None:
+            self.noise_rows = [*self.noise_rows, self._beside.noise]
 
     def rows(self, index: Tensor) -> Tensor:
         """The subset's samples ``index``."""
         return self._all_rows[0].to(index.device)[index]
 
     @torch.no_grad()
-    def hold(self, x: Tensor) -> None:
+    def hold(self, x: Tensor, index: Tensor) -> None:
         """Work on these samples, and compute what the frozen model knows of them."""
         packed = self._pack(x, 0) if self.views is None else x[:0]
         if self._x.shape == x.shape and self._x is not self._samples.x:
             self._x.copy_(x)  # where a captured step expects them
             self._packed.copy_(packed)
+            self._index.copy_(index)
         else:
-            self._x, self._packed = x.clone(), packed
+            self._x, self._packed, self._index = x.clone(), packed, index.to(x.device, copy=True)
             self._place = torch.arange(len(x), device=x.device)
 
     @torch.no_grad()
     def hold_all(self) -> None:
         """Work on all samples, where they are."""
         self._x, self._place = self._samples.x, torch.cat(self._all_rows).to(self._samples.device)
+        self._index = torch.arange(len(self._place), device=self._samples.device)
         if self.views is None:
             self._packed = torch.cat([self._pack(self._x, r, rows) for r, rows in enumerate(self._all_rows)])
 
@@ -244,6 +278,8 @@ class SubtreeOnSubset:
         """Draw the views of some samples."""
         if self.views is not None:
             self.views.draw(self._x[self._place[index + self._first]], seeds)
+            if self._beside is not None:
+                self._beside.look(self._index[index + self._first], seeds)
 
     def terms(self, index: Tensor, noise: Sequence[Tensor]) -> Terms:
         """The subtrees' share of the ELBO; the parents' z is drawn anew at every step."""
@@ -264,8 +300,21 @@ class SubtreeOnSubset:
         if not self.terms_beside:
             return Terms(elbo)
         log_reach = evidence.log_reach.index_select(0, nodes.layout.run_of_trees)  # the roots are the only routers
-        seen = Pass(nodes.layout, descended.logit_q, log_reach, None)
+        log_leaves = descent.log_leaves(nodes, descended.logit_q)
+        seen = Pass(nodes.layout, descended.logit_q, log_reach, None, log_leaves)
+        if self._beside is not None:
+            of_pair = self._evidence_of_pairs(self._index[index + self._first], noise[-1])
+            seen = self._beside.compared(seen, descent.log_leaves(nodes, self.network.logits(of_pair)))
         return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
+
+    @torch.no_grad()
+    def _evidence_of_pairs(self, index: Tensor, noise: Tensor) -> Evidence:
+        """What is known of a neighbour of each of some samples, by their places in the subset."""
+        assert self._beside is not None
+        if self.views is None and len(self._packed) == sum(self.n_samples):
+            return self._path.unpacked(self._packed[self._beside.rows(index, noise)])
+        pairs = self._beside.x(index, noise)
+        return self._path.unpacked(torch.stack([self._pack(of_run, r) for r, of_run in enumerate(pairs)]))
 
     @torch.no_grad()
     def right(self) -> Tensor:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import Any
 
 from ..tree import Tree
 from . import terms
-from .terms import Contrast, Term
+from .terms import Agreement, Contrast, Guidance, Term
 
 PAPER_EPOCHS = 150  # of a growth stage; every other length below is given for this one
 TREE, CHILDREN = "tree", "children"
+FIRST_TREE = "first tree"  # the stage of a tree that grows
 PARTS = (TREE, CHILDREN)  # what a stage trains: all networks of a tree, or those of the new children of a leaf
 GONE = {"candidate_rule", "held_out", "repairs"}  # what plans of earlier versions had, and no result depends on now
 
@@ -45,6 +46,11 @@ class Stage:
     def rate(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
         return self.learning_rate * 0.1 ** (epoch // self.drop_after)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a step compares samples with their neighbours."""
+        return any(term.pairs for term in self.terms)
 
     @property
     def views(self) -> int:
@@ -98,13 +104,16 @@ class Plan:
         leaf_rule: str = "samples",
         learning_rate: float = 1e-3,
         contrast: Contrast | None = None,
+        agreement: float = 0.0,
     ) -> Plan:
         """The paper's recipe; other numbers of epochs keep its proportions and the KL weights that stages end with.
 
         With a contrastive loss the KL weight rises tenfold faster, and the whole tree is never trained again: the
-        losses of the routers are local, so that a split needs no correction by others.
+        losses of the routers are local, so that a split needs no correction by others. ``agreement`` is the weight of
+        that of neighbours, which the paper does not have.
         """
         scale = epochs / PAPER_EPOCHS
+        beside = _beside(contrast, agreement)
 
         def stage(name: str, length: int, kl_step: float, trains: str = TREE) -> Stage:
             epochs_here = max(1, round(length * scale))
@@ -116,11 +125,11 @@ class Plan:
                 learning_rate=learning_rate,
                 drop_after=max(round(100 * scale), ceil(epochs_here / 2)),  # once in any stage
                 trains=trains,
-                terms=() if contrast is None else (contrast,),
+                terms=beside,
             )
 
         return cls(
-            first=stage("first tree", PAPER_EPOCHS, 0.001 if contrast is None else 0.01),
+            first=stage(FIRST_TREE, PAPER_EPOCHS, 0.001 if contrast is None else 0.01),
             subtree=stage("subtree", PAPER_EPOCHS, 0.001 if contrast is None else 0.01, CHILDREN),
             whole=stage("whole tree", 80, 0.001) if contrast is None else None,
             final=stage("final", 200, 0.01) if contrast is None else None,
@@ -128,6 +137,49 @@ class Plan:
             batch_size=batch_size,
             n_init=n_init,
             leaf_rule=leaf_rule,
+        )
+
+    @classmethod
+    def guided(
+        cls,
+        epochs: int,
+        n_leaves: int,
+        batch_size: int,
+        guidance: float,
+        agreement: float,
+        learning_rate: float = 1e-3,
+        first: float = 0.4,
+        contrast: Contrast | None = None,
+    ) -> Plan:
+        """A tree that a guide gives: in the first part of the epochs the routers also learn its labels.
+
+        The KL weight reaches 1 after two thirds, the learning rate is a tenth in the last fifth.
+
+        Parameters
+        ----------
+        guidance : float
+            Weight of the labels, at first.
+        agreement : float
+            Weight of the agreement of neighbours, to the end; 0 for none.
+        first : float
+            The first part's share of the epochs.
+        """
+        kl_step, n_first = 1.5 / epochs, max(1, round(first * epochs))
+        beside = _beside(contrast, agreement)
+
+        def stage(name: str, begin: int, end: int, *terms: Term) -> Stage:
+            n = max(1, end - begin)
+            drop = max(1, round(0.8 * epochs) - begin)
+            return Stage(name, n, kl_step, learning_rate, drop, kl_start=kl_step * begin, terms=(*terms, *beside))
+
+        return cls(
+            first=stage("guided", 0, n_first, Guidance(guidance, n_first)),
+            subtree=replace(stage("subtree", 0, epochs), trains=CHILDREN),
+            whole=None,
+            final=stage("final", n_first, epochs),
+            n_leaves=n_leaves,
+            batch_size=batch_size,
+            min_leaf=0.0,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,6 +204,12 @@ class Plan:
         return cls(**values | stages)
 
 
+def _beside(contrast: Contrast | None, agreement: float) -> tuple[Term, ...]:
+    """What all stages of a plan minimise beside the ELBO."""
+    terms: list[Term] = [] if contrast is None else [contrast]
+    return (*terms, *([Agreement(agreement)] if agreement > 0 else []))
+
+
 def _stage_to_dict(stage: Stage) -> dict[str, Any]:
     told = {field.name: getattr(stage, field.name) for field in fields(stage)}
     return told | {"terms": [terms.to_dict(term) for term in stage.terms]}
@@ -169,12 +227,12 @@ NEARLY = 0.99  # of the work, when all that was expected is done
 class Work:
     """How much of a plan is done, in units of one decoder's pass over all samples: the base of "time left"."""
 
-    def __init__(self, plan: Plan, tree: Tree | None) -> None:
+    def __init__(self, plan: Plan, tree: Tree | None, first_leaves: int) -> None:
         self.done = 0.0
         n_leaves = plan.n_leaves if tree is None else len(tree.leaves)
-        first_leaves = 2 * plan.n_init if tree is None else n_leaves
         total = plan.first.epochs * self.epoch(first_leaves)
-        for k in range(2, n_leaves if tree is None else 2):  # the split that makes k leaves k + 1
+        grows = tree is None and plan.first.name == FIRST_TREE
+        for k in range(2, n_leaves if grows else 2):  # the split that makes k leaves k + 1
             if plan.subtree is not None:
                 total += plan.subtree.epochs * self.epoch(2 * plan.n_init, share=min(1.0, 1.5 / k))
             if plan.whole is not None and (k - 1) % plan.whole_every == 0:

@@ -32,9 +32,18 @@ class Samples:
         free on a CUDA GPU, and elsewhere all samples and 4 GiB of derived values.
     largest : int
         Numbers in the largest activation that a network has for a sample; bounds the pieces that are asked about.
+    neighbours : Tensor, optional
+        The rows of each sample's nearest neighbours: (sample, neighbour).
     """
 
-    def __init__(self, x: Tensor, device: torch.device, budget: int | None = None, largest: int = 1) -> None:
+    def __init__(
+        self,
+        x: Tensor,
+        device: torch.device,
+        budget: int | None = None,
+        largest: int = 1,
+        neighbours: Tensor | None = None,
+    ) -> None:
         self.n, self.n_features, self.device = *x.shape, device
         self._most = max(1, LARGEST_PIECE // largest)
         if budget is None:
@@ -43,6 +52,7 @@ class Samples:
         self._budget = budget
         self.resident = self._bytes(x) <= budget
         self.x = x.to(device) if self.resident else x
+        self.neighbours = None if neighbours is None else neighbours.to(device)
 
     def __len__(self) -> int:
         return self.n

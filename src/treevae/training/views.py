@@ -33,6 +33,10 @@ class Views:
         self._augment, self._shape, self.n = augment, tuple(shape), n
         self.held = torch.empty(0)  # (run, view * sample, feature)
 
+    def alone(self) -> Views:
+        """Views by the same augmentation, one of each sample."""
+        return Views(self._augment, self._shape, 1)
+
     @torch.no_grad()
     def draw(self, x: Tensor, seeds: Sequence[int]) -> None:
         """Hold views of x, (run, sample, feature), drawn with a seed for each run."""

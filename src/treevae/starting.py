@@ -1,0 +1,131 @@
+"""How a tree begins: what ``start``, ``neighbours``, ``n_init`` and ``epochs`` come to for the samples at hand.
+
+Every default that was chosen by a study is here; docs/evidence/start.md says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from .data.arrays import InputForm
+from .guides import SOURCES, Guide, nearest, numbered, of_graph
+from .parameters import batch_rows, contrast_of
+from .storage.fingerprint import fingerprint
+from .training.plan import PAPER_EPOCHS, Plan
+
+AUTO, SPLITS, GUIDE = STARTS = ("auto", "splits", "guide")
+GUIDES = ("kmeans", "umap")  # in the order in which n_init takes them
+CANDIDATES = 16  # for every split
+NEAREST = 10  # neighbours that tell which groups are near each other, where none are asked for
+LARGEST = 30_000  # images, up to which a guide is better than growing
+STEPS, LEAST_EPOCHS = 1500, 20  # of a guided tree
+GUIDANCE, AGREEMENT = 0.2, 30.0  # weights: of a guide's labels for each feature, and of neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """What a fit is given beside X, with a row for each sample."""
+
+    guide: Any = None  # in any form that Guide.of takes
+    graph: Any = None  # sparse, (n, n)
+
+    def identity(self) -> dict[str, str]:
+        """What must not change when a fit goes on."""
+        told = {}
+        if self.guide is not None:
+            told["guide"] = _said(self.guide)
+        if self.graph is not None:
+            graph = csr_array(self.graph)
+            told["graph"] = ", ".join(fingerprint(part) for part in (graph.data, graph.indices, graph.indptr))
+        return told
+
+
+def _said(guide: Any) -> str:
+    """What tells a guide from others, whatever its form."""
+    if isinstance(guide, str) or hasattr(guide, "fit_predict"):
+        return str(guide)
+    if isinstance(guide, Guide):
+        return ", ".join(guide.identity().values())
+    numbers = np.asarray(guide)
+    return fingerprint(numbers if numbers.ndim > 1 else numbered(guide))
+
+
+def start_of(given: Mapping[str, Any], form: InputForm, n_samples: int, beside: Beside) -> str:
+    """The start that is meant: "auto" takes a guide for vectors and for few images, and splits for many images."""
+    if given["tree"] is not None or given["start"] != AUTO:
+        return SPLITS if given["tree"] is not None else str(given["start"])
+    return SPLITS if beside.guide is None and form.is_image and n_samples > LARGEST else GUIDE
+
+
+def neighbours_of(given: Mapping[str, Any], x: Tensor, beside: Beside) -> Tensor | None:
+    """The rows of each sample's neighbours, (sample, neighbour); None where none are asked for."""
+    k = min(int(given["neighbours"]), len(x) - 1)
+    if k == 0:
+        return None
+    return nearest(x, k) if beside.graph is None else of_graph(beside.graph, k)
+
+
+def n_candidates(given: Mapping[str, Any], start: str, beside: Beside) -> int:
+    """How many candidates, or guides, there are."""
+    if start == GUIDE and beside.guide is not None:
+        return 1
+    if given["n_init"] != AUTO:
+        return int(given["n_init"])
+    return len(GUIDES) if start == GUIDE else CANDIDATES
+
+
+def guides_of(
+    given: Mapping[str, Any], x: Tensor, neighbours: Tensor | None, beside: Beside, n: int, seed: int
+) -> Iterator[Guide]:
+    """The guides that a tree begins with: that which the user gives, or ours."""
+    near = nearest(x, min(NEAREST, len(x) - 1)) if neighbours is None else neighbours
+    n_leaves, max_depth = int(given["n_leaves"]), int(given["max_depth"])
+    for i in range(n):
+        one = GUIDES[i % len(GUIDES)] if beside.guide is None else beside.guide
+        yield Guide.of(one, x, near, n_leaves, max_depth, seed + i // len(GUIDES))
+
+
+def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int, start: str, beside: Beside) -> Plan:
+    """The stages of training a tree on so many samples."""
+    batch_size, epochs = batch_rows(given, n_samples), given["epochs"]
+    agreement = AGREEMENT if given["neighbours"] > 0 else 0.0
+    if start == SPLITS:
+        return Plan.paper(
+            PAPER_EPOCHS if epochs == AUTO else int(epochs),
+            int(given["n_leaves"]),
+            batch_size,
+            n_candidates(given, start, beside),
+            given["leaf_rule"],
+            float(given["learning_rate"]),
+            contrast_of(given),
+            agreement,
+        )
+    return Plan.guided(
+        max(LEAST_EPOCHS, ceil(STEPS / (n_samples // batch_size))) if epochs == AUTO else int(epochs),
+        int(given["n_leaves"]),
+        batch_size,
+        GUIDANCE * n_features,
+        agreement,
+        float(given["learning_rate"]),
+        contrast=contrast_of(given),
+    )
+
+
+def check_start(given: Mapping[str, Any], beside: Beside) -> None:
+    """Raise unless what is given beside X can be used."""
+    for name, value in (("guide", beside.guide), ("graph", beside.graph)):
+        if value is not None and given["tree"] is not None:
+            raise ValueError(f"{name} is given for a fixed tree, which needs none; leave out {name}= or tree=")
+    if beside.guide is not None and given["start"] == SPLITS:
+        raise ValueError("guide is given, and start='splits' grows without one; set start='guide' or 'auto'")
+    if isinstance(beside.guide, str) and beside.guide not in SOURCES:
+        raise ValueError(f"guide={beside.guide!r} is not known; pass one of {', '.join(SOURCES)}, or labels")
+    if beside.graph is not None and given["neighbours"] == 0:
+        raise ValueError("graph tells the neighbours of each sample, and neighbours=0 asks for none; set it to 10")
