@@ -1,4 +1,4 @@
-"""What is added to the ELBO's loss: the contrast of two views (section 2.6), the agreement of neighbours, a guide's labels."""
+"""What is added to the ELBO's loss: the contrast of views (section 2.6), neighbours that agree, a guide's labels."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Agreement:
     """Neighbours should fall into the same leaf: the pointwise mutual information of the two samples' leaves.
 
     It is log sum over leaves of (p p')^power / share, where p and p' are the two samples' probabilities of a leaf and
-    the share is that of all samples. It asks for agreement and for using the leaves; with a power of 1 not for even ones.
+    the share is that of all samples. It asks for agreement and for using the leaves; at a power of 1 not for even ones.
     """
 
     weight: float
