@@ -11,7 +11,7 @@ from torch import Tensor
 
 STARTS = 10  # of k-means, the best one is kept
 
-Source = Callable[[Tensor, int, Tensor, int], np.ndarray]
+Grouping = Callable[[Tensor, int, Tensor, int], np.ndarray]
 """(samples (n, f), how many groups, their neighbours (n, k), seed) -> the group of each, int64 (n,), -1 is unknown."""
 
 
@@ -36,4 +36,4 @@ def k_means(x: np.ndarray, n_groups: int, seed: int) -> np.ndarray:
     return KMeans(n_groups, n_init=STARTS, random_state=seed).fit_predict(x).astype(np.int64)
 
 
-SOURCES: Mapping[str, Source] = MappingProxyType({"kmeans": by_kmeans, "umap": by_umap})
+SOURCES: Mapping[str, Grouping] = MappingProxyType({"kmeans": by_kmeans, "umap": by_umap})
