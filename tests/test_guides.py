@@ -63,7 +63,7 @@ def test_wrong_guides_are_refused(labels, tree, said):
 
 
 def test_a_tree_is_needed():
-    with pytest.raises(TypeError, match="pass a treevae.Tree"):
+    with pytest.raises(TypeError, match=r"pass a treevae\.Tree"):
         Guide(np.array([0, 1]), {0: (1, 2)})
 
 
