@@ -33,9 +33,9 @@ def _plain(label: Any) -> int | str | None:
         return label
     if isinstance(label, np.generic):
         label = label.item()
-    if label != label:  # NaN, and pandas' missing times
+    if type(label).__name__ in ("NAType", "NaTType") or label != label:  # pandas' missing values, and NaN
         return None
-    if not isinstance(label, int | float) or int(label) != label:
+    if not isinstance(label, int | float) or label % 1 != 0:  # also of infinity
         raise ValueError(f"guide has the label {label!r}; pass whole numbers or strings, and -1 where it is unknown")
     return None if label == UNKNOWN else int(label)
 

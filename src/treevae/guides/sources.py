@@ -6,18 +6,28 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
+from scipy import sparse
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-STARTS = 10  # of k-means, the best one is kept
+from .embedding import embedded, fuzzy_graph
+from .networks import by_networks
 
-Source = Callable[[Tensor, int, Tensor, int], np.ndarray]
+STARTS = 10  # of k-means, the best one is kept
+RESOLUTIONS = 12  # that are tried at most
+
+Grouping = Callable[[Tensor, int, Tensor, int], np.ndarray]
 """(samples (n, f), how many groups, their neighbours (n, k), seed) -> the group of each, int64 (n,), -1 is unknown."""
 
 
 def by_kmeans(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarray:
     """k-means with a centre for each group."""
     return k_means(x.cpu().numpy(), n_groups, seed)
+
+
+def by_embedding(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarray:
+    """k-means where neighbours have been drawn together and all others pushed apart, as UMAP does."""
+    return k_means(embedded(x, neighbours, seed).cpu().numpy(), n_groups, seed)
 
 
 def by_umap(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarray:
@@ -31,9 +41,51 @@ def by_umap(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarr
     return k_means(umap.fit_transform(x.cpu().numpy()), n_groups, seed)
 
 
+def by_leiden(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarray:
+    """Communities of the graph of neighbours, where ``igraph`` and ``leidenalg`` are installed.
+
+    The resolution is searched at which there are about so many; small ones more are for whoever asks to merge.
+    """
+    try:
+        import igraph
+        import leidenalg
+    except ImportError as error:
+        raise ImportError("guide='leiden' needs igraph and leidenalg: pip install 'treevae[graph]'") from error
+    edges = sparse.triu(fuzzy_graph(x, neighbours)).tocoo()
+    graph = igraph.Graph(len(x), np.stack(edges.coords, 1).tolist())
+    low, high, best = 0.0, 0.0, None
+    resolution = 1.0
+    for _ in range(RESOLUTIONS):
+        found = np.array(
+            leidenalg.find_partition(
+                graph,
+                leidenalg.RBConfigurationVertexPartition,
+                weights=edges.data.tolist(),
+                resolution_parameter=resolution,
+                seed=seed,
+            ).membership
+        )
+        n_found = int(found.max()) + 1
+        if n_found >= n_groups and (best is None or n_found < int(best.max()) + 1):
+            best = found  # the fewest that are enough
+        if n_found == n_groups:
+            break
+        low, high = (resolution, high) if n_found < n_groups else (low, resolution)
+        resolution = (low + high) / 2 if high else 2 * low
+    return (found if best is None else best).astype(np.int64)
+
+
 def k_means(x: np.ndarray, n_groups: int, seed: int) -> np.ndarray:
     """The groups of the best of ten starts."""
     return KMeans(n_groups, n_init=STARTS, random_state=seed).fit_predict(x).astype(np.int64)
 
 
-SOURCES: Mapping[str, Source] = MappingProxyType({"kmeans": by_kmeans, "umap": by_umap})
+SOURCES: Mapping[str, Grouping] = MappingProxyType(
+    {
+        "kmeans": by_kmeans,
+        "embedding": by_embedding,
+        "networks": by_networks,
+        "umap": by_umap,
+        "leiden": by_leiden,
+    }
+)
