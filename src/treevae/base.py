@@ -171,6 +171,11 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self._model().plan
 
     @property
+    def scale_(self) -> str:
+        """How the samples were scaled before the model saw them: what ``scale="auto"`` chose."""
+        return self._model().decides.units.way
+
+    @property
     def n_features_in_(self) -> int:
         """Numbers in a sample."""
         return self._model().decides.n_features

@@ -42,6 +42,10 @@ def fit(
     latent_dim: Annotated[int, typer.Option(help="Size of the embedding at every node.")] = 8,
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layers.")] = 128,
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
+    scale: Annotated[
+        str,
+        typer.Option(help="How vectors are scaled inside: auto, none, one, feature (each its own) or unit (length)."),
+    ] = "auto",
     network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp, cnn, deep_cnn or resnet.")] = "auto",
     layer_defaults: Annotated[
         str,
@@ -118,6 +122,7 @@ def fit(
         "latent_dim": latent_dim,
         "hidden_dim": hidden_dim,
         "likelihood": likelihood,
+        "scale": scale,
         "network": network,
         "layer_defaults": layer_defaults,
         "leaf_rule": leaf_rule,
@@ -204,6 +209,8 @@ def _fit_and_write(
     """Fit, and write what comes out of it, also when interrupted."""
     from sklearn.exceptions import ConvergenceWarning
 
+    from ..data.units import WAYS
+
     started, whole = time.perf_counter(), True
     try:
         with warnings.catch_warnings():
@@ -220,6 +227,8 @@ def _fit_and_write(
         typer.echo(f"Interrupted after {seconds:.1f} s, before the first split was trained. {how_to_go_on}", err=True)
         raise typer.Exit(INTERRUPTED)
     n_grown = len(model.tree_.leaves)
+    if model.scale_ != "none":
+        typer.echo(f"The samples were {WAYS[model.scale_]} (--scale {model.scale_}).")
     how = "Grew" if whole else "Interrupted; the tree grown so far is kept:"
     typer.echo(f"{how} {count(n_grown, 'cluster')} in {seconds:.1f} s\n\n{drawing(model)}\n")
     if whole and n_grown < model.n_leaves:
