@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from treevae.data import load
 
-MOST = 4000  # training samples of the larger sets, so that a fit on one thread takes some seconds
+MOST = 2000  # training samples of the larger sets, so that a fit on one thread takes some seconds
 COMPONENTS = 50  # of the cells
 
 
@@ -50,17 +50,20 @@ def fewer(parts: Parts, seed: int) -> Parts:
 
 def digits(places: Places, seed: int) -> Parts:
     """8 x 8 pictures as 64 numbers from 0 to 16."""
-    return parted(*load_digits(return_X_y=True), seed=seed)
+    X, y = load_digits(return_X_y=True)
+    return parted(X, y, seed)
 
 
 def wine(places: Places, seed: int) -> Parts:
     """13 measurements in units of their own."""
-    return parted(*load_wine(return_X_y=True), seed=seed)
+    X, y = load_wine(return_X_y=True)
+    return parted(X, y, seed)
 
 
 def breast_cancer(places: Places, seed: int) -> Parts:
     """30 measurements of cells' nuclei: lengths, areas, ratios."""
-    return parted(*load_breast_cancer(return_X_y=True), seed=seed)
+    X, y = load_breast_cancer(return_X_y=True)
+    return parted(X, y, seed)
 
 
 def letter(places: Places, seed: int) -> Parts:
