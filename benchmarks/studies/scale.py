@@ -4,8 +4,9 @@
 
 Every line of the file of results is one set, way, method and seed: the scores on test samples of k-means or of a
 TreeVAE with a learnt spread, with as many groups as there are classes. The seed is that of the method, and of what is
-drawn from the set: the split where it has none of its own, and the training samples of the larger ones. The bounds of the rule behind scale="auto" were chosen on the first five sets of
-``scaling_sets.SETS``, and checked on the others. Set OMP_NUM_THREADS=1 for the figures of the archive.
+drawn from the set: the split where it has none of its own, and the training samples of the larger ones. The bounds of
+the rule behind scale="auto" were chosen on the first five sets of ``scaling_sets.SETS``, and checked on the others. Set
+OMP_NUM_THREADS=1 for the figures of the archive.
 """
 
 from __future__ import annotations
