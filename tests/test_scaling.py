@@ -243,13 +243,13 @@ def test_what_was_chosen_can_be_seen(tmp_path):
     options = ["--n-leaves", "2", "--epochs", "1", "--n-init", "1", "--device", "cpu"]
     told = CliRunner().invoke(app, ["fit", str(tmp_path / "x.npy"), "-o", str(tmp_path / "run"), *options])
     assert told.exit_code == 0, told.output
-    assert "each feature centred, and divided by its own spread (--scale feature)" in " ".join(told.output.split())
+    assert "each feature centred, and divided by its own spread (scale='feature')" in " ".join(told.output.split())
     assert (
         "scale       feature: each feature centred" in CliRunner().invoke(app, ["info", str(tmp_path / "run")]).output
     )
     other = ["fit", str(tmp_path / "x.npy"), "-o", str(tmp_path / "other"), *options, "--scale", "one"]
     said = " ".join(CliRunner().invoke(app, other).output.split())
-    assert "(--scale one)" in said
+    assert "samples are centred, and divided by one number (scale='one')" in said
     assert "set scale='feature'" in said
 
 

@@ -66,6 +66,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="where the data sets lie")
     parser.add_argument("--sets", nargs="+", choices=tuple(SETS), default=tuple(SETS))
     parser.add_argument("--methods", nargs="+", choices=("kmeans", "treevae"), default=("kmeans", "treevae"))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--n-init", type=int, default=4)
@@ -79,7 +80,7 @@ def main() -> None:
             parts = SETS[name](places, seed)
             n_groups, auto = len(np.unique(parts.y_train)), suited(parts.x_train)
             about = {"data": name, "shape": list(parts.x_train.shape), "test_samples": len(parts.x_test), "seed": seed}
-            for method, way in product(given.methods, WAYS):
+            for method, way in product(given.methods, given.ways):
                 if method == "kmeans":
                     came = kmeans(parts, way, n_groups, seed)
                 else:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from .advice import warn_of
+from .data.units import WAYS
 from .errors import ModelFileError
 from .fitted import Fitted
 from .fitting import Folder, Interrupted, Seeds, fit_trees
@@ -138,6 +139,8 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         listener = Listener(self.verbose, callback)
         prepared = prepare(type(self).__name__, self._as_for_treevae(), X)
         warn_of_other_units(prepared, stacklevel=3)
+        if (way := prepared.decides.units.way) != "none":
+            listener.note(f"samples are {WAYS[way]} (scale={way!r})")
         return prepared, self._plan(prepared.parameters, len(prepared.x)), listener
 
     def _as_for_treevae(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,14 +14,12 @@ from .data.arrays import InputForm, read, stand_in
 from .data.aspect import Aspect
 from .data.augment import AUGMENTATIONS
 from .data.scaling import LOUD, variances_of
-from .data.units import WAYS
 from .model.networks import Architecture
 from .parameters import architecture, batch_rows, check_parameters, device_of, plain
 from .storage.fingerprint import fingerprint
 from .training.views import Augment, Views, check_that_views_differ
 from .tree import Tree
 
-log = logging.getLogger("treevae")
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 MAY_CHANGE = ("device", "verbose", "random_state")  # when a fit goes on
 
@@ -89,7 +86,6 @@ def prepare(kind: str, parameters: Mapping[str, Any], X: Any, learnt_variance: b
     if arch.likelihood == "gaussian_learnt" and not learnt_variance:
         arch = replace(arch, likelihood="gaussian")
     decides = Aspect.of(form, arch.likelihood, matrix, parameters["scale"])
-    log.info("samples are %s (scale=%r)", WAYS[decides.units.way], decides.units.way)
     x = decides.to_model(matrix)
     if all(bool((part == x[0]).all()) for part in x.split(SAMPLES_AT_ONCE)):
         raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")

@@ -209,8 +209,6 @@ def _fit_and_write(
     """Fit, and write what comes out of it, also when interrupted."""
     from sklearn.exceptions import ConvergenceWarning
 
-    from ..data.units import WAYS
-
     started, whole = time.perf_counter(), True
     try:
         with warnings.catch_warnings():
@@ -227,8 +225,6 @@ def _fit_and_write(
         typer.echo(f"Interrupted after {seconds:.1f} s, before the first split was trained. {how_to_go_on}", err=True)
         raise typer.Exit(INTERRUPTED)
     n_grown = len(model.tree_.leaves)
-    if model.scale_ != "none":
-        typer.echo(f"The samples were {WAYS[model.scale_]} (--scale {model.scale_}).")
     how = "Grew" if whole else "Interrupted; the tree grown so far is kept:"
     typer.echo(f"{how} {count(n_grown, 'cluster')} in {seconds:.1f} s\n\n{drawing(model)}\n")
     if whole and n_grown < model.n_leaves:
