@@ -1,5 +1,9 @@
 """How vectors are scaled before the model sees them: there and back, densities, what "auto" takes, what is refused."""
 
+import json
+from collections import defaultdict
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -24,6 +28,7 @@ from treevae.preparing import prepare
 from treevae.storage import tensors as files
 from treevae.tree import balanced
 
+ROOT = Path(__file__).parents[1]
 SMALL = {
     "tree": balanced(2),
     "max_depth": 1,
@@ -300,6 +305,31 @@ def test_it_is_a_parameter_like_any_other():
     assert clone(model).get_params()["scale"] == "unit"
     assert VAE(scale="feature").get_params()["scale"] == "feature"
     assert TreeVAE().scale == TreeVAE.recipe("mnist").scale == "auto"
+
+
+# -- the study ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_said_of_the_study_stands_in_its_record():
+    lines = (ROOT / "benchmarks" / "results" / "scale.jsonl").read_text().splitlines()
+    found, chosen = defaultdict(list), {}
+    for line in map(json.loads, lines):
+        chosen[line["data"]] = line["auto"]
+        if line["method"] == "kmeans":
+            found[line["data"], line["way"]].append(line["scores_percent"]["NMI"])
+    assert {len(seeds) for seeds in found.values()} == {3}
+    nmi = {fit: np.mean(seeds) for fit, seeds in found.items()}
+    (said,) = (one for one in (ROOT / "docs" / "evidence" / "records.md").read_text().split("\n") if "13 sets" in one)
+    assert len(chosen) == 13
+    for data in ("wine", "breast_cancer", "bladder_counts", "news20_counts"):
+        assert f"{nmi[data, 'one']:.1f} → {nmi[data, chosen[data]]:.1f}" in said
+    gains = {data: nmi[data, "unit"] - nmi[data, "one"] for data, way in chosen.items() if way == "one"}
+    for data in ("mice", "bladder"):
+        assert f"{gains.pop(data):.1f} more" in said
+    assert f"within {max(map(abs, gains.values())):.1f}" in said
+    own = {data: nmi[data, "feature"] - nmi[data, "one"] for data in chosen}
+    assert f"take {-own['cifar10_features']:.1f} from" in said
+    assert f"give letters {own['letter']:.1f}" in said
 
 
 # -- files --------------------------------------------------------------------------------------------------------
