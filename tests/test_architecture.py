@@ -29,7 +29,7 @@ MAY_USE = {
     "preparing": {"storage", "tree", "data", "model", "training", "parameters"},
     "fitting": {"storage", "training", "fitted", "listening", "preparing"},
     "advice": {"training", "fitted"},
-    "base": {"training", "parameters", "fitted", "preparing", "listening", "fitting", "advice"},
+    "base": {"data", "training", "parameters", "fitted", "preparing", "listening", "fitting", "advice"},
     "estimator": {"tree", "training", "recipes", "parameters", "saving", "base"},
     "baselines": {
         "tree",

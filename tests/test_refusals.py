@@ -155,12 +155,13 @@ def test_fewer_leaves_than_asked_for_are_announced():
 def test_a_feature_that_drowns_all_others_is_announced():
     loud = VECTORS * [1, 1, 500, 1]
     for X, name in ((loud, "feature 2"), (pandas.DataFrame(loud, columns=list("abcd")), "feature 'c'")):
-        with pytest.warns(UserWarning, match=rf"{name} has 100\.0% of the variance of X, .* StandardScaler"):
-            TreeVAE(**SMALL | {"epochs": 1}).fit(X)
+        with pytest.warns(UserWarning, match=rf"{name} has 100\.0% of the variance of X, .* set scale='feature'"):
+            TreeVAE(**SMALL | {"epochs": 1}, scale="one").fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        TreeVAE(**SMALL | {"epochs": 1}).fit(VECTORS)
+        TreeVAE(**SMALL | {"epochs": 1}).fit(loud)  # "auto" has scaled it
+        TreeVAE(**SMALL | {"epochs": 1}, scale="one").fit(VECTORS)
         TreeVAE(**SMALL | {"epochs": 1}).fit(loud[:, 1:3])  # of two features one is easily all
         TreeVAE(**SMALL | {"epochs": 1}).fit(np.pad(loud[:, 1:3], ((0, 0), (0, 2))))  # nor do constant ones count
         TreeVAE(**SMALL | {"epochs": 1}).fit(VECTORS * [1, 1, 4, 1])  # some nine tenths

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from .advice import warn_of
+from .data.units import WAYS
 from .errors import ModelFileError
 from .fitted import Fitted
 from .fitting import Folder, Interrupted, Seeds, fit_trees
@@ -151,6 +152,8 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         listener = Listener(self.verbose, callback)
         prepared = prepare(type(self).__name__, self._as_for_treevae(), X, beside=beside)
         warn_of_other_units(prepared, stacklevel=3)
+        if (way := prepared.decides.units.way) != "none":
+            listener.note(f"samples are {WAYS[way]} (scale={way!r})")
         return prepared, self._plan(prepared), listener
 
     def _as_for_treevae(self) -> dict[str, Any]:
@@ -182,6 +185,11 @@ class TreeEstimator(SampleTags, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def plan_(self) -> Any:
         """The stages that were trained."""
         return self._model().plan
+
+    @property
+    def scale_(self) -> str:
+        """How the samples were scaled before the model saw them: what ``scale="auto"`` chose."""
+        return self._model().decides.units.way
 
     @property
     def n_features_in_(self) -> int:

@@ -45,9 +45,16 @@ class TreeVAE(ClusterMixin, TreeEstimator):
     likelihood : {"auto", "bernoulli", "gaussian", "gaussian_learnt"}, default="auto"
         How a leaf explains a sample. "bernoulli" is for values in [0, 1], "gaussian" is squared error (sigma = 1),
         "gaussian_learnt" also learns the spread. "auto" takes "bernoulli" for grey images and for vectors in [0, 1],
-        "gaussian" for colour images and "gaussian_learnt" for all other vectors. Under "gaussian_learnt" vectors are
-        centred and divided by one common scale inside; scores, reconstructions and samples are in the units of X.
-        Features in different units should be standardised first, as for k-means.
+        "gaussian" for colour images and "gaussian_learnt" for all other vectors, and for those with a ``scale``.
+    scale : {"auto", "none", "one", "feature", "unit"}, default="auto"
+        How vectors are scaled before the model sees them; answers are in the units of X. "one" centres them and
+        divides by one number, "feature" divides each feature by its own spread, for tables of different units. "unit"
+        brings each sample to unit length, for texts and embeddings, then does as "one". ``reconstruct`` gives each
+        sample its length back, ``sample`` the mean length; scores are densities of the direction x / ||x|| in its
+        coordinates, given the length, with the Jacobian of the scaling alone. Samples of zeros stay so. "auto" leaves
+        all but "gaussian_learnt" vectors as they are. Of these it takes "unit" for samples of unit length, and for
+        sparse counts with a tenth of the variance in the samples' lengths; "feature" where a tenth of the features, or
+        one, has 95 % of the variance and they are no principal components; else "one". ``scale_`` says which.
     network : {"auto", "mlp", "deep_mlp", "cnn", "deep_cnn", "resnet"}, default="auto"
         Encoder and decoders. "auto" takes "cnn" for images and "mlp" for vectors. The others are the paper's too:
         "deep_mlp" for bag-of-words vectors, "deep_cnn" for 28 x 28 drawings (Omniglot) and "resnet" for photographs
@@ -72,7 +79,7 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         Train on changed versions of the samples, drawn anew at every step. "cifar", "celeba" and "omniglot" are the
         paper's: crops, flips and colours for photographs, a weaker set for faces, small turns and shifts for drawings.
         Or any function that takes and returns a batch: a float tensor (n, c, h, w), or (n, features), on the training
-        device, in the units of the model (see ``likelihood``: under "gaussian_learnt" vectors are centred and scaled).
+        device, in the units of the model (see ``scale``).
         It is called once for every view of a batch, should change each sample in its own way, and take its random
         numbers from torch, which is seeded at every step.
     contrastive_weight : float, default=0.0
@@ -116,6 +123,8 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         The torch module.
     plan_ : Plan
         The stages that were trained.
+    scale_ : {"none", "one", "feature", "unit"}
+        How the samples were scaled: what ``scale="auto"`` chose.
     n_features_in_ : int
         Numbers in a sample.
     feature_names_in_ : ndarray of str
@@ -141,6 +150,7 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         transformation_layers: int = 1,
         router_layers: int = 2,
         likelihood: str = "auto",
+        scale: str = "auto",
         network: str = "auto",
         layer_defaults: str = "torch",
         tree: Tree | None = None,
@@ -165,6 +175,7 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         self.transformation_layers = transformation_layers
         self.router_layers = router_layers
         self.likelihood = likelihood
+        self.scale = scale
         self.network = network
         self.layer_defaults = layer_defaults
         self.tree = tree

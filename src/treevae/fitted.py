@@ -169,7 +169,7 @@ class Fitted:
             raise ValueError(f"path={path!r}; allowed are 'best' (one decoder a sample) and 'all'")
         best = path == "best"
         question = self.module.reconstruct_best if best else self.module.reconstruct
-        return self.shown.to_user(self.ask(X, question, light=best))
+        return self.shown.to_user(self.ask(X, question, light=best), self._lengths(X))
 
     @torch.no_grad()
     def sample(self, n: int, node: int | None = None, random_state: Any = None, temperature: float = 1.0) -> np.ndarray:
@@ -193,7 +193,9 @@ class Fitted:
         if len(x) != 2:
             raise ValueError(f"X has {len(x)} samples; the way leads from one to another, so give 2")
         shown, reach = self.module.interpolate(x, int(steps))
-        return self._user(shown), reach.cpu().numpy()
+        ends = self._lengths(X)
+        lengths = None if ends is None else np.linspace(ends[0], ends[1], int(steps))
+        return self._user(shown, lengths), reach.cpu().numpy()
 
     @torch.no_grad()
     def walk_draws(self, n: int, random_state: Any = 0) -> Walks:
@@ -205,10 +207,14 @@ class Fitted:
     def walk_samples(self, X: Any) -> Walks:
         """Every sample as each leaf would reconstruct it, from posterior means, with its probabilities q(leaf|x)."""
         shown, reach = self.module.walk(self.encode(X).to(self.device))
-        return Walks(self._user(shown), reach.cpu().numpy())
+        return Walks(self._user(shown, self._lengths(X)), reach.cpu().numpy())
 
-    def _user(self, values: torch.Tensor) -> np.ndarray:
-        return self.shown.to_user(values.cpu().numpy())
+    def _user(self, values: torch.Tensor, lengths: np.ndarray | None = None) -> np.ndarray:
+        return self.shown.to_user(values.cpu().numpy(), lengths)
+
+    def _lengths(self, X: Any) -> np.ndarray | None:
+        """The lengths of samples, where the module does not see them."""
+        return self.shown.units.lengths(self.read(X)) if self.shown.units.way == "unit" else None
 
 
 def winners(module: TreeVAEModule) -> AskModule:

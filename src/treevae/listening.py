@@ -45,6 +45,7 @@ class Listener:
             raise TypeError(f"callback={callback!r} must be a function of an event, or None")
         self._verbose, self._callback, self.wants_more, self.failed = verbose, callback, True, False
         self._seeds: list[Any] = []
+        self._notes: list[str] = []
         self.histories: list[list[Event]] = []
         self.seconds: list[list[float]] = []
         self._began = 0.0
@@ -56,9 +57,15 @@ class Listener:
         self.histories, self.seconds = [[] for _ in random_states], [[] for _ in random_states]
         self._began, self.wants_more = time.perf_counter(), True
 
+    def note(self, text: str) -> None:
+        """Have something said where progress begins to be shown."""
+        self._notes.append(text)
+
     def showing(self) -> AbstractContextManager[Progress]:
         """Inside, progress is shown, if that is wanted."""
         self._progress = Progress(self._verbose, len(self._seeds))
+        for note in self._notes:
+            self._progress.say(note)
         return self._progress
 
     def hear(self, run: int, event: Event) -> None:

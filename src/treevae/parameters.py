@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from .data.arrays import SMALLEST_SIDE, InputForm
 from .data.augment import AUGMENTATIONS
+from .data.units import WAYS
 from .model.contrastive import VARIANTS
 from .model.likelihoods import LIKELIHOODS
 from .model.networks import DEEP_CNN_SIZE, IMAGE_NETWORKS, MOST_LAYERS, NETWORKS, Architecture
@@ -23,8 +24,10 @@ from .tree import Tree
 LARGEST_SEED = 2**32 - 1  # that NumPy takes
 COUNTS = ("n_leaves", "transformation_layers", "router_layers", "batch_size")
 COUNTS_OR_AUTO = ("n_init", "epochs")
+UNSCALED = ("auto", "none")  # what scale may be where values have their range
 CHOICES = {
     "likelihood": ("auto", *LIKELIHOODS),
+    "scale": ("auto", *WAYS),
     "network": ("auto", *NETWORKS),
     "layer_defaults": tuple(LAYER_DEFAULTS),
     "start": ("auto", "splits", "guide"),
@@ -51,6 +54,11 @@ def check_parameters(given: Mapping[str, Any]) -> None:
     for name, allowed in CHOICES.items():
         if given[name] not in allowed:
             raise ValueError(f"{name}={given[name]!r}; allowed are {', '.join(map(repr, allowed))}")
+    if given["likelihood"] == "bernoulli" and given["scale"] not in UNSCALED:
+        raise ValueError(
+            f"scale={given['scale']!r} moves values out of [0, 1], where likelihood='bernoulli' needs them; leave "
+            "scale at 'auto', or set likelihood='gaussian_learnt'"
+        )
     _check_seed(given["random_state"])
     _check_augmentation(given["augment"], given["contrastive_weight"], given["batch_size"])
     _check_tree(tree, max_depth, given["n_leaves"])
@@ -145,12 +153,18 @@ def contrast_of(given: Mapping[str, Any]) -> Contrast | None:
 def architecture(given: Mapping[str, Any], form: InputForm, X: np.ndarray) -> Architecture:
     """The networks' shapes for this data."""
     likelihood, network = given["likelihood"], given["network"]
+    scaled = given["scale"] not in UNSCALED
+    if form.is_image and scaled:
+        raise ValueError(
+            f"scale={given['scale']!r} is for vectors, and X holds images, whose pixels keep their range; leave scale "
+            "at 'auto', or give the pixels as vectors, (n, features)"
+        )
     if likelihood == "auto":
         in_unit = X.min() >= 0 and X.max() <= 1
         if form.is_image:
             likelihood = "bernoulli" if form.shape[0] == 1 else "gaussian"
         else:
-            likelihood = "bernoulli" if in_unit else "gaussian_learnt"
+            likelihood = "bernoulli" if in_unit and not scaled else "gaussian_learnt"
     if network == "auto":
         network = "cnn" if form.is_image else "mlp"
     if network in IMAGE_NETWORKS:

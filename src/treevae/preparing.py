@@ -14,6 +14,7 @@ import torch
 from .data.arrays import InputForm, read, stand_in
 from .data.aspect import Aspect
 from .data.augment import AUGMENTATIONS
+from .data.scaling import LOUD, variances_of
 from .guides import Guide
 from .model.networks import Architecture
 from .parameters import architecture, batch_rows, check_parameters, device_of, plain
@@ -26,7 +27,6 @@ from .tree import Tree
 NOTHING = Beside()
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 MAY_CHANGE = ("device", "verbose", "random_state")  # when a fit goes on
-LOUD = 0.95  # of the variance in one of several features that vary: a sign of other units
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,9 @@ class Prepared:
         The parameters are those of the model that is fitted, where it has others than a TreeVAE.
         """
         given = self.parameters if parameters is None else parameters
-        kept = {name: plain(value) for name, value in given.items() if name not in MAY_CHANGE}
+        kept = {name: plain(value) for name, value in given.items() if name not in (*MAY_CHANGE, "scale")}
+        if self.decides.units.way not in ("none", "one"):  # the ways that there were before there was a choice
+            kept["scale"] = self.decides.units.way
         data = {"data": fingerprint(self.X), "form": self.decides.form.to_dict()}
         identity = {"model": self.kind, "parameters": kept, **data, **self.beside.identity()}
         if callable(self.parameters["augment"]):  # it has no name that says what it does; what it does is
@@ -116,7 +118,7 @@ def prepare(
     arch = architecture(parameters, form, matrix)
     if arch.likelihood == "gaussian_learnt" and not learnt_variance:
         arch = replace(arch, likelihood="gaussian")
-    decides = Aspect.of(form, arch.likelihood, matrix)
+    decides = Aspect.of(form, arch.likelihood, matrix, parameters["scale"])
     x = decides.to_model(matrix)
     if all(bool((part == x[0]).all()) for part in x.split(SAMPLES_AT_ONCE)):
         raise ValueError(f"all {len(x)} samples of X are equal; there are no groups to find")
@@ -135,13 +137,16 @@ def warn_of_other_units(prepared: Prepared, stacklevel: int) -> None:
     """Warn where one feature of vectors is all that a tree will see."""
     if prepared.decides.form.is_image or prepared.arch.likelihood != "gaussian_learnt":
         return
-    shares = prepared.decides.units.shares(prepared.X)
+    if prepared.decides.units.way in ("feature", "unit"):
+        return
+    variances = variances_of(prepared.X)
+    shares = variances / variances.sum()
     loud = int(shares.argmax())
     if shares[loud] > LOUD and np.count_nonzero(shares) > 2:
         name = repr(prepared.names[loud]) if prepared.names else loud
         warnings.warn(
             f"feature {name} has {shares[loud]:.1%} of the variance of X, so that a tree sees little else; where "
-            "features have different units, scale them first, as scikit-learn's StandardScaler does; one that only "
+            "features have different units, set scale='feature', which divides each by its own spread; one that only "
             "numbers the samples is to be left out",
             stacklevel=stacklevel + 1,
         )

@@ -12,7 +12,7 @@ import torch
 
 from .data.arrays import InputForm
 from .data.aspect import Aspect
-from .data.units import Units
+from .data.units import Units, usual_way
 from .fitted import Fitted
 from .model.module import TreeVAEModule, weight_shapes
 from .model.networks import Architecture
@@ -25,14 +25,15 @@ from .training.plan import Plan
 from .tree import Tree
 
 M = TypeVar("M")
-SAVED = {  # entries of a saved model; those of treevae 0.1.0 have no seconds
+SAVED = {  # entries of a saved model; those of treevae 0.1.0 have no seconds, and not the last two
     *("parameters", "architecture", "tree", "form", "plan", "history", "seconds", "scale", "feature_names"),
+    *("way", "length"),
 }
 
 
 def write(path: str | os.PathLike[str], parameters: dict[str, Any], model: Fitted) -> None:
     """Write a model, and the parameters it was fitted with, to one safetensors file."""
-    aspect = model.decides
+    aspect, units = model.decides, model.decides.units
     about = {
         "parameters": {name: plain(value) for name, value in parameters.items()},
         "architecture": model.module.arch.to_dict(),
@@ -41,11 +42,15 @@ def write(path: str | os.PathLike[str], parameters: dict[str, Any], model: Fitte
         "plan": model.plan.to_dict(),
         "history": [event.to_dict() for event in model.history],
         "seconds": list(model.seconds),
-        "scale": aspect.units.scale,
+        "scale": units.scale if isinstance(units.scale, float) else None,  # None: the tensor "scale"
+        "way": units.way,
+        "length": units.length,
         "feature_names": list(model.names),
     }
     tensors = {f"module.{name}": value for name, value in model.module.state_dict().items()}
-    tensors |= {"labels": torch.from_numpy(model.labels), "shift": torch.from_numpy(aspect.units.shift)}
+    tensors |= {"labels": torch.from_numpy(model.labels), "shift": torch.from_numpy(units.shift)}
+    if isinstance(units.scale, np.ndarray):
+        tensors["scale"] = torch.from_numpy(units.scale)
     files.write(path, about, tensors)
 
 
@@ -88,7 +93,9 @@ def _restored(about: dict[str, Any], tensors: dict[str, torch.Tensor], device: t
     history, seconds = _checked_history(about["history"], about.get("seconds", []))
     tree = Tree.from_json(about["tree"])
     labels = _checked_labels(tensors.pop("labels").numpy(), len(tree.leaves))
-    units = Units(tensors.pop("shift").numpy(), about["scale"])
+    scale = about["scale"] if about["scale"] is not None else tensors.pop("scale").numpy()
+    way = about.get("way", usual_way(form, arch.likelihood))
+    units = Units(tensors.pop("shift").numpy(), scale, way, about.get("length", 1.0))
     form.check_fits(arch.input_shape)
     units.check_fits(form.n_features)
     names = about["feature_names"] or ()

@@ -84,7 +84,7 @@ class LadderVAE(TreeEstimator):
     ----------
     depth : int, default=5
         Steps between the latents, as TreeVAE's ``max_depth``: 5, the paper's, means six latents.
-    latent_dim, hidden_dim, likelihood, network, layer_defaults, augment, batch_size, learning_rate, device, \
+    latent_dim, hidden_dim, likelihood, scale, network, layer_defaults, augment, batch_size, learning_rate, device, \
 random_state, verbose
         As :class:`~treevae.TreeVAE`'s.
     contrastive_weight : float, default=0.0
@@ -96,7 +96,7 @@ random_state, verbose
     ----------
     fitted_ : Fitted
         The fitted model; its tree has one leaf.
-    n_features_in_, feature_names_in_
+    scale_, n_features_in_, feature_names_in_
         As :class:`~treevae.TreeVAE`'s.
     """
 
@@ -109,6 +109,7 @@ random_state, verbose
         latent_dim: int | Sequence[int] = 8,
         hidden_dim: int | Sequence[int] = 128,
         likelihood: str = "auto",
+        scale: str = "auto",
         network: str = "auto",
         layer_defaults: str = "torch",
         augment: Any = None,
@@ -124,6 +125,7 @@ random_state, verbose
         self.latent_dim = latent_dim
         self.hidden_dim = hidden_dim
         self.likelihood = likelihood
+        self.scale = scale
         self.network = network
         self.layer_defaults = layer_defaults
         self.augment = augment
@@ -177,7 +179,7 @@ class VAE(LadderVAE):
     depth : int, default=5
         Steps of the bottom-up between the encoder and the latent, which is where TreeVAE's root and the first latent of
         a LadderVAE so deep stand; 0 for none.
-    latent_dim, hidden_dim, likelihood, network, layer_defaults, augment, contrastive_weight, batch_size, \
+    latent_dim, hidden_dim, likelihood, scale, network, layer_defaults, augment, contrastive_weight, batch_size, \
 learning_rate, device, random_state, verbose
         As :class:`LadderVAE`'s.
     epochs : int, default=500
@@ -187,7 +189,7 @@ learning_rate, device, random_state, verbose
     ----------
     fitted_ : Fitted
         The fitted model; its tree is the root alone.
-    n_features_in_, feature_names_in_
+    scale_, n_features_in_, feature_names_in_
         As :class:`~treevae.TreeVAE`'s.
     """
 
@@ -200,6 +202,7 @@ learning_rate, device, random_state, verbose
         latent_dim: int | Sequence[int] = 8,
         hidden_dim: int | Sequence[int] = 128,
         likelihood: str = "auto",
+        scale: str = "auto",
         network: str = "auto",
         layer_defaults: str = "torch",
         augment: Any = None,
@@ -216,6 +219,7 @@ learning_rate, device, random_state, verbose
             latent_dim=latent_dim,
             hidden_dim=hidden_dim,
             likelihood=likelihood,
+            scale=scale,
             network=network,
             layer_defaults=layer_defaults,
             augment=augment,

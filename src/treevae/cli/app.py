@@ -257,6 +257,7 @@ def info(run: RunPath) -> None:
     Example:
       treevae info demo
     """
+    from ..data.units import WAYS
     from ..run import Run
 
     shown = Run(run)
@@ -264,6 +265,7 @@ def info(run: RunPath) -> None:
     parameters = {name: value for name, value in model.get_params().items() if name not in ("device", "verbose")}
     typer.echo(f"{path}, {path.stat().st_size / 1e6:.1f} MB\n\n{drawing(model)}\n")
     typer.echo(f"samples     {len(model.labels_):,} of {times(model.module_.arch.input_shape)} numbers")
+    typer.echo(f"scale       {model.scale_}: {WAYS[model.scale_]}")
     typer.echo(f"weights     {sum(p.numel() for p in model.module_.parameters()):,} numbers")
     typer.echo(f"ELBO        {_last_elbo(model)}")
     if run.is_dir() and shown.is_unfinished:

@@ -42,6 +42,10 @@ def fit(
     latent_dim: Annotated[int, typer.Option(help="Size of the embedding at every node.")] = 8,
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layers.")] = 128,
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli, gaussian or gaussian_learnt.")] = "auto",
+    scale: Annotated[
+        str,
+        typer.Option(help="How vectors are scaled inside: auto, none, one, feature (each its own) or unit (length)."),
+    ] = "auto",
     network: Annotated[str, typer.Option(help="auto, mlp, deep_mlp, cnn, deep_cnn or resnet.")] = "auto",
     layer_defaults: Annotated[
         str,
@@ -118,6 +122,7 @@ def fit(
         "latent_dim": latent_dim,
         "hidden_dim": hidden_dim,
         "likelihood": likelihood,
+        "scale": scale,
         "network": network,
         "layer_defaults": layer_defaults,
         "leaf_rule": leaf_rule,

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .arrays import InputForm, read, stand_in
+from .scaling import way_for
 from .units import Units
 
 
@@ -22,9 +23,10 @@ class Aspect:
     likelihood: str
 
     @classmethod
-    def of(cls, form: InputForm, likelihood: str, matrix: np.ndarray) -> Aspect:
-        """The aspect that a matrix of samples, (n, features), shows."""
-        return cls(form, Units.of(form, likelihood, matrix), likelihood)
+    def of(cls, form: InputForm, likelihood: str, matrix: np.ndarray, scale: str = "auto") -> Aspect:
+        """The aspect that a matrix of samples, (n, features), shows, scaled in the way that is asked for."""
+        way = way_for(scale, form, likelihood, matrix)
+        return cls(form, Units.of(form, likelihood, matrix, way), likelihood)
 
     @property
     def n_features(self) -> int:
@@ -42,9 +44,9 @@ class Aspect:
         """A matrix of samples as the model sees them, on the CPU."""
         return self.units.to_model(matrix, self.likelihood)
 
-    def to_user(self, matrix: np.ndarray) -> np.ndarray:
-        """What the model says of samples, in the form and units of the user."""
-        return self.form.to_user(self.units.to_user(matrix))
+    def to_user(self, matrix: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+        """What the model says of samples, in the form and units of the user; as long as these are, if of some."""
+        return self.form.to_user(self.units.to_user(matrix, lengths))
 
     def log_density(self, log_p: np.ndarray) -> np.ndarray:
         """Log-densities of samples as the model sees them, in the user's units."""
