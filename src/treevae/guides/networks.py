@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 NETWORKS = 8  # trained side by side, the best one is kept
-WIDTH = 128  # of both layers
+WIDTH = 256  # of the one hidden layer
 EXPONENT = 0.6  # below 1 it asks for groups of even size
 STEPS = 1000
-BATCH = 256  # pairs a step
-RATE = 3e-3  # of Adam at first; it falls to 0 as a cosine does
-MEMORY = 0.9  # of the running mean of the probabilities
+PAIRS = 128  # a step, or
+PAIRS_PER_GROUP = 8  # where there are many groups, whose shares are told from the step's pairs
+RATE = 3e-3  # of Adam at its highest; it rises over a tenth of the steps, then falls to 0
 HELD_OUT = 0.1  # the share of the samples that tells which network is best
 
 
@@ -33,49 +33,44 @@ def by_networks(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.n
     n_held = max(1, int(HELD_OUT * len(x)))
     stack = _trained(x, neighbours, order[n_held:], n_groups, chance)
     with torch.no_grad():
-        p = torch.cat([_probabilities(stack, part) for part in x.split(4096)], 1)  # (networks, n, groups)
+        log_p = torch.cat([_log_probabilities(stack, part) for part in x.split(4096)], 1)  # (networks, n, groups)
         held, k = order[:n_held], neighbours.shape[1]
         near = neighbours[held].reshape(-1)
-        loss = _disagreement(p[:, held.repeat_interleave(k)], p[:, near], p.mean(1, keepdim=True))
-    return p[int(loss.argmin())].argmax(1).cpu().numpy().astype(np.int64)
+        loss = disagreement(log_p[:, held.repeat_interleave(k)], log_p[:, near], log_p.exp().mean(1, keepdim=True))
+    return log_p[int(loss.argmin())].argmax(1).cpu().numpy().astype(np.int64)
 
 
 def _trained(x: Tensor, neighbours: Tensor, rows: Tensor, n_groups: int, chance: torch.Generator) -> list[Tensor]:
     """The weights of all networks after training on pairs of the rows and their neighbours."""
-    sizes = [x.shape[1], WIDTH, WIDTH, n_groups]
     stack = []
-    for n_in, n_out in pairwise(sizes):
+    for n_in, n_out in pairwise([x.shape[1], WIDTH, n_groups]):
         stack.append(torch.randn(NETWORKS, n_in, n_out, generator=chance) * math.sqrt(2 / n_in))
         stack.append(torch.zeros(NETWORKS, 1, n_out))
     stack = [one.to(x.device).requires_grad_() for one in stack]
     adam = torch.optim.Adam(stack, RATE, fused=True)
-    pace = torch.optim.lr_scheduler.CosineAnnealingLR(adam, STEPS)
-    mean = torch.full((NETWORKS, 1, n_groups), 1 / n_groups, device=x.device)
+    pace = torch.optim.lr_scheduler.OneCycleLR(adam, RATE, total_steps=STEPS, pct_start=0.1)
+    size = NETWORKS, max(PAIRS, PAIRS_PER_GROUP * n_groups)
     for _ in range(STEPS):
-        one = rows[torch.randint(len(rows), (NETWORKS, BATCH), generator=chance).to(x.device)]
-        which = torch.randint(neighbours.shape[1], (NETWORKS, BATCH), generator=chance).to(x.device)
-        other = neighbours[one, which]
-        p, q = _probabilities(stack, x[torch.cat([one, other], 1)]).chunk(2, 1)
-        now = torch.cat([p, q], 1).mean(1, keepdim=True)
-        mean = MEMORY * mean + (1 - MEMORY) * now.detach()
+        one = rows[torch.randint(len(rows), size, generator=chance).to(x.device)]
+        other = neighbours[one, torch.randint(neighbours.shape[1], size, generator=chance).to(x.device)]
+        log_p, log_q = _log_probabilities(stack, x[torch.cat([one, other], 1)]).chunk(2, 1)
+        mean = torch.cat([log_p, log_q], 1).exp().mean(1, keepdim=True)  # with its gradient, or groups stay unused
         adam.zero_grad()
-        _disagreement(p, q, mean).sum().backward()
+        disagreement(log_p, log_q, mean).sum().backward()
         adam.step()
         pace.step()
     return [one.detach() for one in stack]
 
 
-def _probabilities(stack: list[Tensor], x: Tensor) -> Tensor:
-    """The probabilities of the groups: (networks, rows, groups), for rows (rows, f) or of each network its own."""
+def _log_probabilities(stack: list[Tensor], x: Tensor) -> Tensor:
+    """The log-probabilities of the groups: (networks, rows, groups), for rows that all share or of each its own."""
+    first, bias, second, last = stack
     x = x.expand(NETWORKS, *x.shape) if x.dim() == 2 else x
-    for i in range(0, len(stack), 2):
-        x = torch.baddbmm(stack[i + 1], x, stack[i])
-        if i + 2 < len(stack):
-            x = torch.nn.functional.leaky_relu(x, 0.1)
-    return x.softmax(2)
+    hidden = torch.nn.functional.leaky_relu(torch.baddbmm(bias, x, first), 0.1)
+    return torch.baddbmm(last, hidden, second).log_softmax(2)
 
 
-def _disagreement(p: Tensor, q: Tensor, mean: Tensor) -> Tensor:
-    """Minus the mean log of sum (p q)^0.6 / mean: of each network its own."""
-    tiny = 1e-12
-    return -((p * q).clamp(min=tiny) ** EXPONENT / mean.clamp(min=tiny)).sum(2).log().mean(1)
+def disagreement(log_p: Tensor, log_q: Tensor, mean: Tensor) -> Tensor:
+    """Minus the mean log of sum (p q)^0.6 / mean over pairs: of each network its own."""
+    tiny = torch.finfo(mean.dtype).tiny
+    return -(EXPONENT * (log_p + log_q) - mean.clamp(min=tiny).log()).logsumexp(2).mean(1)

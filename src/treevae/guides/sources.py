@@ -15,6 +15,7 @@ from .networks import by_networks
 
 STARTS = 10  # of k-means, the best one is kept
 RESOLUTIONS = 12  # that are tried at most
+LEAST_SHARE = 0.1  # of an even share: what a community holds at least
 
 Grouping = Callable[[Tensor, int, Tensor, int], np.ndarray]
 """(samples (n, f), how many groups, their neighbours (n, k), seed) -> the group of each, int64 (n,), -1 is unknown."""
@@ -44,7 +45,8 @@ def by_umap(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarr
 def by_leiden(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarray:
     """Communities of the graph of neighbours, where ``igraph`` and ``leidenalg`` are installed.
 
-    The resolution is searched at which there are about so many; small ones more are for whoever asks to merge.
+    The resolution is searched at which there are so many, or a few more. Communities that have less than a tenth of an
+    even share are not counted, and their samples stay unknown, -1.
     """
     try:
         import igraph
@@ -53,26 +55,26 @@ def by_leiden(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.nda
         raise ImportError("guide='leiden' needs igraph and leidenalg: pip install 'treevae[graph]'") from error
     edges = sparse.triu(fuzzy_graph(x, neighbours)).tocoo()
     graph = igraph.Graph(len(x), np.stack(edges.coords, 1).tolist())
-    low, high, best = 0.0, 0.0, None
-    resolution = 1.0
+    low, high, resolution = 0.0, 0.0, 1.0
+    best = np.empty(0)
     for _ in range(RESOLUTIONS):
-        found = np.array(
-            leidenalg.find_partition(
-                graph,
-                leidenalg.RBConfigurationVertexPartition,
-                weights=edges.data.tolist(),
-                resolution_parameter=resolution,
-                seed=seed,
-            ).membership
+        partition = leidenalg.find_partition(
+            graph,
+            leidenalg.RBConfigurationVertexPartition,
+            weights=edges.data.tolist(),
+            resolution_parameter=resolution,
+            seed=seed,
         )
-        n_found = int(found.max()) + 1
-        if n_found >= n_groups and (best is None or n_found < int(best.max()) + 1):
-            best = found  # the fewest that are enough
+        found = np.array(partition.membership)
+        found[np.bincount(found)[found] < LEAST_SHARE * len(x) / n_groups] = -1
+        n_found, n_best = len(np.unique(found[found >= 0])), len(np.unique(best[best >= 0]))
+        if n_best < n_found <= n_groups or n_groups <= n_found < n_best:
+            best = found
         if n_found == n_groups:
             break
         low, high = (resolution, high) if n_found < n_groups else (low, resolution)
         resolution = (low + high) / 2 if high else 2 * low
-    return (found if best is None else best).astype(np.int64)
+    return best.astype(np.int64)
 
 
 def k_means(x: np.ndarray, n_groups: int, seed: int) -> np.ndarray:

@@ -24,7 +24,8 @@ def agreement(held_out: Tensor, trained: Tensor, neighbours: Tensor) -> float:
     if held_out.shape[1] != trained.shape[1]:
         raise ValueError(f"one tree has {held_out.shape[1]} leaves and the other {trained.shape[1]}; compare one tree")
     near = trained.double()[neighbours].mean(1)
-    joint = held_out.double().T @ near / len(held_out)
+    joint = held_out.double().T @ near
+    joint = joint / joint.sum()  # of pairs whose leaves are known, where flat labels are asked
     of_one, of_other = joint.sum(1, keepdim=True), joint.sum(0, keepdim=True)
     return float((torch.special.xlogy(joint, joint) - torch.special.xlogy(joint, of_one * of_other)).sum())
 

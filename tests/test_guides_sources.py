@@ -1,0 +1,157 @@
+"""Sources of flat groups: what each recovers, and what it is made of."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from treevae.guides import SOURCES, agreement, nearest, networks
+from treevae.guides.embedding import embedded, fuzzy_graph
+from treevae.guides.networks import disagreement
+from treevae.guides.told import one_hot
+from treevae.metrics import ari, nmi
+
+NEEDS = {"umap": ("umap",), "leiden": ("igraph", "leidenalg")}
+
+
+def blobs(n_groups: int, size: int, features: int = 8) -> tuple[torch.Tensor, np.ndarray]:
+    chance = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_groups), size)
+    x = 12 * chance.normal(size=(n_groups, features))[y] + chance.normal(size=(len(y), features))
+    return torch.tensor(x, dtype=torch.float32), y
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_groups_far_apart_are_found_and_a_seed_finds_them_again(name, monkeypatch):
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package)
+    x, y = blobs(5, 60)
+    monkeypatch.setattr(networks, "STEPS", 200)
+    neighbours = nearest(x, 10)
+    labels = SOURCES[name](x, 5, neighbours, 1)
+    assert labels.dtype == np.int64
+    assert labels.shape == (300,)
+    assert ari(labels, y) > 0.99
+    assert np.array_equal(SOURCES[name](x, 5, neighbours, 1), labels)
+
+
+@pytest.mark.parametrize("name", ["umap", "leiden"])
+def test_what_is_not_installed_is_named(name, monkeypatch):
+    for package in NEEDS[name]:
+        monkeypatch.setitem(sys.modules, package, None)
+    x, _ = blobs(2, 10)
+    with pytest.raises(ImportError, match=r"pip install 'treevae\["):
+        SOURCES[name](x, 2, nearest(x, 3), 0)
+
+
+def test_small_communities_are_unknown():
+    pytest.importorskip("leidenalg")
+    x, y = blobs(4, 60)
+    x = torch.cat([x, torch.full((4, 8), 200.0) + torch.arange(4)[:, None]])
+    labels = SOURCES["leiden"](x, 4, nearest(x, 3), 0)
+    assert labels[240:].tolist() == [-1] * 4
+    assert nmi(labels[:240], y) > 0.9
+
+
+def test_an_embedding_follows_neighbours_where_k_means_cannot():
+    x, y = load_digits(return_X_y=True)
+    space = torch.tensor(x / 16, dtype=torch.float32)
+    neighbours = nearest(space, 10)
+    assert nmi(SOURCES["kmeans"](space, 10, neighbours, 0), y) < 0.78
+    assert nmi(SOURCES["embedding"](space, 10, neighbours, 0), y) > 0.88
+
+
+def test_few_samples_and_equal_ones_are_laid_out():
+    for x in (torch.randn(3, 5), torch.zeros(12, 2), torch.arange(8.0)[:, None], torch.tensor([[0.0], [1e20]])):
+        laid = embedded(x, nearest(x, min(5, len(x) - 1)), 0)
+        assert laid.shape == (len(x), min(10, *x.shape))
+        assert torch.isfinite(laid).all()
+
+
+# -- the graph ------------------------------------------------------------------------------------------------------
+
+
+def test_the_graph_is_umaps():
+    umap = pytest.importorskip("umap.umap_")
+    x = torch.randn(200, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
+    neighbours = nearest(x, 14)
+    itself = np.concatenate([np.arange(200)[:, None], neighbours.numpy()], 1)
+    distances = (x[:, None] - x[itself]).norm(dim=2).numpy()
+    expected, _, _ = umap.fuzzy_simplicial_set(x.numpy(), 15, 0, "euclidean", knn_indices=itself, knn_dists=distances)
+    # UMAP's bisection ends at a distance of 1e-5, and gives the sample itself no weight
+    np.testing.assert_allclose(fuzzy_graph(x, neighbours).toarray(), expected.toarray(), atol=1e-2)
+
+
+def test_the_graph_is_symmetric_with_weights_up_to_one():
+    x, _ = blobs(3, 20)
+    neighbours = nearest(x, 6)
+    neighbours[:5] = torch.arange(5)[:, None]  # samples that a user's graph gives no neighbour
+    neighbours[5:10] = neighbours[5:10, :1]  # and some that it gives one
+    graph = fuzzy_graph(x, neighbours).toarray()
+    assert np.array_equal(graph, graph.T)
+    assert graph.min() == 0
+    assert graph.max() <= 1
+    assert not graph.diagonal().any()
+
+
+# -- networks -------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_of_networks_by_hand():
+    p = torch.tensor([[[0.9, 0.1], [0.2, 0.8]]])
+    q = torch.tensor([[[0.6, 0.4], [0.3, 0.7]]])
+    mean = torch.tensor([[[0.5, 0.5]]])
+    expected = -sum(
+        np.log(sum((a * b) ** 0.6 / 0.5 for a, b in zip(one, other, strict=True)))
+        for one, other in zip(p[0].tolist(), q[0].tolist(), strict=True)
+    )
+    assert disagreement(p.log(), q.log(), mean).tolist() == pytest.approx([expected / 2])
+
+
+# -- which is best --------------------------------------------------------------------------------------------------
+
+
+def test_agreement_of_groups_that_neighbours_share_is_their_entropy():
+    y = torch.tensor([0, 0, 1, 1, 2, 2, 2, 2])
+    neighbours = torch.tensor([[1], [0], [3], [2], [5], [4], [7], [6]])
+    p = one_hot(y, 3)
+    entropy = -(0.25 * np.log(0.25) * 2 + 0.5 * np.log(0.5))
+    assert agreement(p, p, neighbours) == pytest.approx(entropy)
+
+
+def test_agreement_by_hand():
+    held_out = torch.tensor([[0.7, 0.3], [0.2, 0.8]])
+    trained = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.1, 0.9]])
+    neighbours = torch.tensor([[0, 1], [1, 2]])
+    joint = np.zeros((2, 2))
+    for i in range(2):
+        for j in neighbours[i]:
+            for a in range(2):
+                for b in range(2):
+                    joint[a, b] += float(held_out[i, a] * trained[j, b]) / 4
+    expected = sum(
+        joint[a, b] * np.log(joint[a, b] / (joint[a].sum() * joint[:, b].sum())) for a in range(2) for b in range(2)
+    )
+    assert agreement(held_out, trained, neighbours) == pytest.approx(expected)
+
+
+def test_one_leaf_for_all_and_leaves_by_chance_agree_on_nothing():
+    chance = torch.Generator().manual_seed(0)
+    neighbours = torch.randint(2000, (2000, 10), generator=chance)
+    assert agreement(torch.ones(2000, 1), torch.ones(2000, 1), neighbours) == pytest.approx(0, abs=1e-9)
+    p = one_hot(torch.randint(4, (2000,), generator=chance), 4)
+    assert 0 <= agreement(p, p, neighbours) < 0.01
+
+
+def test_unknown_samples_tell_nothing():
+    y = torch.tensor([0, 0, 1, 1, -1, -1])
+    neighbours = torch.tensor([[1], [0], [3], [2], [5], [0]])
+    p = one_hot(y, 2)
+    assert agreement(p, p, neighbours) == pytest.approx(np.log(2))
+
+
+def test_agreement_needs_one_tree():
+    with pytest.raises(ValueError, match="one tree has 2 leaves and the other 3"):
+        agreement(torch.ones(1, 2), torch.ones(1, 3), torch.tensor([[0]]))
