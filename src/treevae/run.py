@@ -42,6 +42,7 @@ class Settings:
     is_set: bool = False  # the training part of a data set
     is_demo: bool = False  # the pictures of the demo
     samples: str | None = None  # their fingerprint; earlier versions did not tell
+    guide: str | None = None  # the name of a clustering, or of a column with labels
 
     @classmethod
     def of_demo(cls, options: Mapping[str, Any]) -> Settings:
@@ -75,12 +76,16 @@ class Settings:
                 raise ValueError(f"options has {shortened(value)} for {name}, which no parameter can be")
         if not isinstance(samples, str | None):
             raise ValueError(f"samples must be a fingerprint, not {shortened(samples)}")
-        return cls(told["data"], told["found_at"], tuple(drop), PAPER | options, is_set, is_demo, samples)
+        guide = told.get("guide")
+        if not isinstance(guide, str | None):
+            raise ValueError(f"guide must be the name of a guide or of a column, not {shortened(guide)}")
+        return cls(told["data"], told["found_at"], tuple(drop), PAPER | options, is_set, is_demo, samples, guide)
 
     def to_json(self) -> str:
         """The text of a run.json."""
         told = [("data", self.data), ("found_at", self.found_at), ("drop", self.drop), ("options", self.options)]
         more = [("set", self.is_set or None), ("demo", self.is_demo or None), ("samples", self.samples)]
+        more.append(("guide", self.guide))
         return json.dumps(dict(told) | {name: value for name, value in more if value is not None}, indent=2) + "\n"
 
 

@@ -21,12 +21,13 @@ from .storage.fingerprint import fingerprint
 from .training.plan import PAPER_EPOCHS, Plan
 
 AUTO, SPLITS, GUIDE = STARTS = ("auto", "splits", "guide")
-GUIDES = ("kmeans", "umap")  # in the order in which n_init takes them
+GUIDES = ("embedding", "kmeans", "networks")  # in the order in which n_init takes them
 CANDIDATES = 16  # for every split
 NEAREST = 10  # neighbours that tell which groups are near each other, where none are asked for
 LARGEST = 30_000  # images, up to which a guide is better than growing
-STEPS, LEAST_EPOCHS = 1500, 20  # of a guided tree
-GUIDANCE, AGREEMENT = 0.2, 30.0  # weights: of a guide's labels for each feature, and of neighbours
+STEPS, LEAST_EPOCHS = 1000, 20  # of a guided tree
+GUIDANCE = 0.2  # weight of a guide's labels, for each feature
+AGREEMENT = {SPLITS: 30.0, GUIDE: 10.0}  # weight of neighbours, in nats for a nat
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ def guides_of(
 def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int, start: str, beside: Beside) -> Plan:
     """The stages of training a tree on so many samples."""
     batch_size, epochs = batch_rows(given, n_samples), given["epochs"]
-    agreement = AGREEMENT if given["neighbours"] > 0 else 0.0
+    agreement = AGREEMENT[start] if given["neighbours"] > 0 else 0.0
     if start == SPLITS:
         return Plan.paper(
             PAPER_EPOCHS if epochs == AUTO else int(epochs),

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..recipes import RECIPES
-from .options import Drop
+from ..recipes import PAPER, RECIPES
+from .options import Drop, number_or_auto
 from .outputs import make_writable
 from .words import INTERRUPTED, LARGEST_SEED, count, drawing, sample_names, say_written, times
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..storage.states import StateFolder
 
 DATA_HELP = "Samples: .npy, .npz, .csv or .parquet, or a folder of pictures (png, jpg, bmp)."
+GUIDES = "embedding, kmeans, networks, leiden or umap"
 FIT_HELP = DATA_HELP + " Or a data set of the paper by name, with its recipe: see treevae data."
 
 
@@ -56,9 +57,22 @@ def fit(
     leaf_rule: Annotated[
         str, typer.Option(help="Which leaf to split next: samples, reconstruction or elbo.")
     ] = "samples",
+    start: Annotated[
+        str, typer.Option(help="How the tree begins: guide (a cheap clustering), splits (from one cluster), or auto.")
+    ] = "auto",
+    guide: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"The clustering to begin with: {GUIDES}; or the column of DATA (the array of a .npz) that has yours.",
+        ),
+    ] = None,
+    neighbours: Annotated[
+        int, typer.Option(help="Nearest neighbours of each sample that should share its cluster; 0 for none.")
+    ] = 10,
     n_init: Annotated[
-        int, typer.Option(help="Candidates trained for every split; the best is kept. 1, as in the recipes, is faster.")
-    ] = 16,
+        str, typer.Option(help="Guides, or candidates for every split, trained side by side; auto, or a number.")
+    ] = "auto",
     augment: Annotated[
         str | None, typer.Option(help="Train on changed versions of the images: cifar, celeba, omniglot or none.")
     ] = None,
@@ -68,7 +82,7 @@ def fit(
     contrastive_loss: Annotated[
         str, typer.Option(help="both, routers, bottom_up, transposed, encoder or jensen_shannon.")
     ] = "both",
-    epochs: Annotated[int, typer.Option(help="Time against quality: epochs of a growth stage.")] = 150,
+    epochs: Annotated[str, typer.Option(help="Time against quality: auto, or a number of epochs.")] = "auto",
     batch_size: Annotated[int, typer.Option(help="Samples in a training step.")] = 256,
     learning_rate: Annotated[float, typer.Option(help="Of Adam, at the start of every stage.")] = 1e-3,
     device: Annotated[str, typer.Option(help="auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, …")] = "auto",
@@ -98,6 +112,7 @@ def fit(
     Example:
       treevae fit flowers.csv -o flowers --n-leaves 3 --drop species
       treevae fit photos/ -o photos-tree --n-leaves 20 --epochs 50
+      treevae fit cells.csv -o cells --guide leiden_cluster
       treevae fit cifar10 -o runs/cifar10 --root ~/data
       treevae fit --resume photos-tree
     """
@@ -125,27 +140,29 @@ def fit(
         "scale": scale,
         "network": network,
         "layer_defaults": layer_defaults,
+        "start": start,
+        "neighbours": neighbours,
         "leaf_rule": leaf_rule,
-        "n_init": n_init,
+        "n_init": number_or_auto("--n-init", n_init),
         "augment": None if augment == "none" else augment,
         "contrastive_weight": contrastive_weight,
         "contrastive_loss": contrastive_loss,
-        "epochs": epochs,
+        "epochs": number_or_auto("--epochs", epochs),
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "device": device,
         "random_state": seed,
     }
-    settings = Settings(data, str(Path(data).resolve()), tuple(drop or ()), options)
+    settings = Settings(data, str(Path(data).resolve()), tuple(drop or ()), options, guide=guide)
     if data in RECIPES:  # a folder of that name is ./NAME
         from ..data.sets import data_root, source_of
 
         given = _given(context)
         if drop:
             raise ValueError(f"--drop is for tables of your own; {data} is a data set")
-        recipe = {name: value for name, value in RECIPES[data].items() if name not in given}
+        recipe = {name: value for name, value in (PAPER | RECIPES[data]).items() if name not in given}
         found_at = str(data_root(root).resolve()) if source_of(data).folders else ""  # digits need none
-        settings = Settings(data, found_at, (), options | recipe, is_set=True)
+        settings = Settings(data, found_at, (), options | recipe, is_set=True, guide=guide)
     elif root is not None:
         raise ValueError(f"--root is for data sets: {', '.join(RECIPES)}; {data} is none of them")
     _fit_in(Run(out), settings, save_every, start=True, force=force)
@@ -167,6 +184,7 @@ def _fit_in(run: Run, settings: Settings, save_every: float, start: bool, force:
     if start and not force:
         run.check_free()
     table, known, where = _read_samples(settings, start)
+    guide = settings.guide if table.labels is None else table.labels
     model, states = TreeVAE(**settings.options, verbose=True), run.states(save_every)
     with ExitStack() as held:
 
@@ -183,7 +201,7 @@ def _fit_in(run: Run, settings: Settings, save_every: float, start: bool, force:
                 typer.echo("Note: resnet is meant for a GPU; on a CPU it is slow. Try it with a few photographs first.")
             return states
 
-        _fit_and_write(model, table, known, run, states, begin)
+        _fit_and_write(model, table, guide, known, run, states, begin)
 
 
 def _read_samples(settings: Settings, start: bool) -> tuple[Table, DataSet | None, str]:
@@ -191,6 +209,7 @@ def _read_samples(settings: Settings, start: bool) -> tuple[Table, DataSet | Non
     from ..data import load
     from ..data.files import Table, read
     from ..data.sets import check_not_a_set
+    from ..guides import SOURCES
 
     if settings.is_set:
         known = load(settings.data, settings.found_at or None)
@@ -200,11 +219,18 @@ def _read_samples(settings: Settings, start: bool) -> tuple[Table, DataSet | Non
         return Table(known.x_train), known, f"the training part of {known.name}{where}"
     path = Path(settings.data if start or not os.path.exists(settings.found_at) else settings.found_at)
     check_not_a_set(path)
-    return read(path, settings.drop), None, str(path)
+    labels = None if settings.guide in (None, *SOURCES) else settings.guide
+    return read(path, settings.drop, labels), None, str(path)
 
 
 def _fit_and_write(
-    model: TreeVAE, table: Table, known: DataSet | None, run: Run, states: StateFolder, begin: Callable[[], StateFolder]
+    model: TreeVAE,
+    table: Table,
+    guide: Any,
+    known: DataSet | None,
+    run: Run,
+    states: StateFolder,
+    begin: Callable[[], StateFolder],
 ) -> None:
     """Fit, and write what comes out of it, also when interrupted."""
     from sklearn.exceptions import ConvergenceWarning
@@ -215,7 +241,7 @@ def _fit_and_write(
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.filterwarnings("ignore", "leaves in the tree", ConvergenceWarning)  # fewer leaves: said below
             warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
-            model.fit(table.frame, checkpoint=begin)
+            model.fit(table.frame, guide=guide, checkpoint=begin)
     except KeyboardInterrupt:
         if not states.lock.held:  # nothing has begun that could go on
             raise

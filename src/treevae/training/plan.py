@@ -148,7 +148,7 @@ class Plan:
         guidance: float,
         agreement: float,
         learning_rate: float = 1e-3,
-        first: float = 0.4,
+        first: float = 0.3,
         contrast: Contrast | None = None,
     ) -> Plan:
         """A tree that a guide gives: in the first part of the epochs the routers also learn its labels.
