@@ -15,8 +15,8 @@ from treevae import Tree, TreeVAE
 from treevae.errors import ChangedRunError, ModelFileError
 from treevae.fitting import Interrupted, Seeds, fit_trees
 from treevae.model.module import TreeVAEModule
-from treevae.parameters import plan_of
 from treevae.preparing import prepare
+from treevae.starting import plan_of
 from treevae.training import events
 from treevae.training.events import EpochEnded
 from treevae.training.grove import Grove

@@ -21,8 +21,8 @@ import numpy as np
 
 from treevae import TreeVAE
 from treevae.fitting import Seeds, fit_trees
-from treevae.parameters import plan_of
 from treevae.preparing import prepare, warn_of_other_units
+from treevae.starting import plan_of
 
 from .. import record
 

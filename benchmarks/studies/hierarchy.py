@@ -16,8 +16,8 @@ from treevae import TreeVAE
 from treevae.data.synthetic import hierarchy
 from treevae.fitting import Seeds, fit_trees
 from treevae.metrics import accuracy
-from treevae.parameters import plan_of
 from treevae.preparing import prepare
+from treevae.starting import plan_of
 from treevae.training.choosing import Choices
 from treevae.training.growing import Splits
 

@@ -27,8 +27,9 @@ from treevae.metrics import accuracy, nmi
 from treevae.model.elbo import TERMS
 from treevae.model.module import TreeVAEModule
 from treevae.model.scoring import score_terms
-from treevae.parameters import device_of, plan_of
+from treevae.parameters import device_of
 from treevae.preparing import prepare
+from treevae.starting import plan_of
 from treevae.training.events import EpochEnded, TreeChanged
 from treevae.training.grove import Grove
 from treevae.training.growing import Given

@@ -18,9 +18,9 @@ import numpy as np
 from treevae import TreeVAE
 from treevae.fitting import Seeds, fit_trees
 from treevae.metrics import accuracy
-from treevae.parameters import plan_of
 from treevae.preparing import prepare
 from treevae.scores import mean_terms
+from treevae.starting import plan_of
 
 from .. import record
 

@@ -30,10 +30,10 @@ from treevae.fitting import Seeds, fit_trees
 from treevae.listening import Listener
 from treevae.metrics import contingency
 from treevae.model.stack import LAYER_DEFAULTS
-from treevae.parameters import plan_of
 from treevae.preparing import prepare
 from treevae.records import name_of, source, versions
 from treevae.scores import mean_terms, scores
+from treevae.starting import plan_of
 from treevae.training.choosing import Choices
 from treevae.training.growing import Splits
 

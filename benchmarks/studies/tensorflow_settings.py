@@ -32,10 +32,10 @@ from treevae.metrics import contingency
 from treevae.model.likelihoods import Likelihood, UnitGaussian
 from treevae.model.networks import Architecture
 from treevae.model.stack import LAYER_DEFAULTS, LayerDefaults
-from treevae.parameters import plan_of
 from treevae.preparing import augmentation_of, prepare
 from treevae.records import name_of, source, versions
 from treevae.scores import mean_terms, scores
+from treevae.starting import plan_of
 from treevae.training.plan import Stage
 from treevae.training.terms import Contrast, Pass
 

@@ -18,13 +18,12 @@ from .data.scaling import LOUD, variances_of
 from .guides import Guide
 from .model.networks import Architecture
 from .parameters import architecture, batch_rows, check_parameters, device_of, plain
-from .starting import Beside, check_start, guides_of, n_candidates, neighbours_of, plan_of, start_of
+from .starting import NOTHING, Beside, check_start, guides_of, n_candidates, neighbours_of, plan_of, start_of
 from .storage.fingerprint import fingerprint
 from .training.plan import Plan
 from .training.views import Augment, Views, check_that_views_differ
 from .tree import Tree
 
-NOTHING = Beside()
 SAMPLES_AT_ONCE = 1 << 16  # that are compared with the first
 MAY_CHANGE = ("device", "verbose", "random_state")  # when a fit goes on
 

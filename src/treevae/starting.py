@@ -48,6 +48,9 @@ class Beside:
         return told
 
 
+NOTHING = Beside()
+
+
 def _said(guide: Any) -> str:
     """What tells a guide from others, whatever its form."""
     if isinstance(guide, str) or hasattr(guide, "fit_predict"):
@@ -93,8 +96,10 @@ def guides_of(
         yield Guide.of(one, x, near, n_leaves, max_depth, seed + i // len(GUIDES))
 
 
-def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int, start: str, beside: Beside) -> Plan:
-    """The stages of training a tree on so many samples."""
+def plan_of(
+    given: Mapping[str, Any], n_samples: int, n_features: int = 1, start: str = SPLITS, beside: Beside = NOTHING
+) -> Plan:
+    """The stages of training a tree on so many samples; how many features they have counts for a guide alone."""
     batch_size, epochs = batch_rows(given, n_samples), given["epochs"]
     agreement = AGREEMENT[start] if given["neighbours"] > 0 else 0.0
     if start == SPLITS:
