@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.studies.start_cheap import METHODS, Clusters, Task, merge, recorded, run, table, with_tree
+from benchmarks.studies.start_cheap import METHODS, CheapInput, Clusters, merge, recorded, run, table, with_tree
 from benchmarks.studies.start_cheap import main as run_cheap
 from benchmarks.studies.start_data import (
     Places,
@@ -167,7 +167,7 @@ def test_noise_joins_the_nearest_mean_in_the_tree():
 
 
 def test_labels_are_not_given_to_methods():
-    assert set(Task.__dataclass_fields__) == {"train", "test", "k", "seed", "spaces"}
+    assert set(CheapInput.__dataclass_fields__) == {"train", "test", "k", "seed", "spaces"}
 
 
 def test_cheap_says_what_is_not_there(tmp_path, capsys, monkeypatch):

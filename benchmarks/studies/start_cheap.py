@@ -71,7 +71,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class Task:
+class CheapInput:
     """What a method is given; labels are not among it."""
 
     train: np.ndarray
@@ -101,7 +101,7 @@ def main() -> None:
     places = Places(given.root, tuple(given.vectors))
     if any(method.startswith("umap") for method in given.methods):
         noise = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
-        umap_hdbscan(Task(noise, noise[:50], 2, 0))  # it compiles itself, which is no part of the seconds
+        umap_hdbscan(CheapInput(noise, noise[:50], 2, 0))  # it compiles itself, which is no part of the seconds
     for name in given.names or [card.name for card in CARDS.values() if card.name not in LEFT_OUT]:
         path = given.kept / f"{name}.npz" if given.kept else None
         if path and not path.is_file():
@@ -123,7 +123,7 @@ def run(data: StartSet, methods: list[str], seeds: int, out: Path) -> None:
             if any(key.items() <= row.items() for row in recorded(out)["rows"]):
                 continue
             began = time.perf_counter()
-            found = METHODS[method](Task(train, test, data.n_leaves, seed, spaces))
+            found = METHODS[method](CheapInput(train, test, data.n_leaves, seed, spaces))
             tree, leaf = with_tree(found, train, test)
             seconds = time.perf_counter() - began + found.lent
             row = key | scores(tree, leaf, found.test, data) | {"seconds": round(seconds, 2)}
@@ -142,25 +142,25 @@ def refused(method: str, train: np.ndarray) -> str:
 # -- the methods ------------------------------------------------------------------------------------------------------
 
 
-def k_means(task: Task) -> Clusters:
+def k_means(task: CheapInput) -> Clusters:
     """k-means of ten starts."""
     model = KMeans(task.k, n_init=10, random_state=task.seed).fit(task.train)
     return Clusters(model.labels_, model.predict(task.test))
 
 
-def ward(task: Task) -> Clusters:
+def ward(task: CheapInput) -> Clusters:
     """Ward's method on all training samples."""
     model = Ward(task.k).fit(task.train)
     return Clusters(model.labels_, by_neighbours(task, model.labels_), model.tree_)
 
 
-def bisecting(task: Task) -> Clusters:
+def bisecting(task: CheapInput) -> Clusters:
     """Bisecting k-means, each cut of ten starts."""
     model = Bisecting(task.k, random_state=task.seed).fit(task.train)
     return Clusters(model.labels_, model.predict(task.test), model.tree_)
 
 
-def mixture(task: Task, covariance: str) -> Clusters:
+def mixture(task: CheapInput, covariance: str) -> Clusters:
     """A Gaussian mixture, begun by k-means; variances have at least a thousandth of the mean feature's variance."""
     least = 1e-3 * float(task.train.var(axis=0).mean())
     model = GaussianMixture(task.k, covariance_type=covariance, reg_covar=least, n_init=3, random_state=task.seed)
@@ -168,21 +168,21 @@ def mixture(task: Task, covariance: str) -> Clusters:
     return Clusters(model.predict(task.train), model.predict(task.test))
 
 
-def spectral(task: Task) -> Clusters:
+def spectral(task: CheapInput) -> Clusters:
     """Spectral clustering of the graph of ten nearest neighbours."""
     model = SpectralClustering(task.k, affinity="nearest_neighbors", n_neighbors=10, random_state=task.seed)
     labels = model.fit_predict(task.train)
     return Clusters(labels, by_neighbours(task, labels))
 
 
-def umap_k_means(task: Task) -> Clusters:
+def umap_k_means(task: CheapInput) -> Clusters:
     """k-means on UMAP's components."""
     space, lent = umap_of(task)
-    found = k_means(Task(space.train, space.test, task.k, task.seed))
+    found = k_means(CheapInput(space.train, space.test, task.k, task.seed))
     return Clusters(found.train, found.test, space=space, lent=lent)
 
 
-def umap_hdbscan(task: Task) -> Clusters:
+def umap_hdbscan(task: CheapInput) -> Clusters:
     """HDBSCAN on UMAP's components; −1 is noise."""
     import hdbscan
 
@@ -193,7 +193,7 @@ def umap_hdbscan(task: Task) -> Clusters:
     return Clusters(model.labels_, predicted, space=space, lent=lent)
 
 
-METHODS: Mapping[str, Callable[[Task], Clusters]] = {
+METHODS: Mapping[str, Callable[[CheapInput], Clusters]] = {
     "k-means": k_means,
     "ward": ward,
     "bisecting": bisecting,
@@ -207,7 +207,7 @@ WITHOUT_CHANCE = ("ward",)
 LEFT_OUT = ("digits-pictures", "mnist", "fashion")  # digits again for methods that know no pictures; the largest
 
 
-def umap_of(task: Task) -> tuple[Space, float]:
+def umap_of(task: CheapInput) -> tuple[Space, float]:
     """Ten components of UMAP, learnt from the training samples, and the test samples by its transform.
 
     Also the seconds it took, where it was there already.
@@ -225,7 +225,7 @@ def umap_of(task: Task) -> tuple[Space, float]:
     return task.spaces[task.seed], 0.0
 
 
-def by_neighbours(task: Task, labels: np.ndarray) -> np.ndarray:
+def by_neighbours(task: CheapInput, labels: np.ndarray) -> np.ndarray:
     """For each test sample the cluster of most of its ten nearest training samples."""
     votes = KNeighborsClassifier(min(10, len(labels))).fit(task.train, labels)
     return np.asarray(votes.predict(task.test))
