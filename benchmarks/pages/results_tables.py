@@ -166,6 +166,7 @@ TIMES: tuple[tuple[str, str, dict[str, int], tuple[int, ...], str], ...] = (  # 
     ("MNIST, 20 leaves, three seeds", "mnist", {"n_leaves": 20}, (0, 1, 2), ""),
     ("Fashion, three seeds", "fashion", {}, (0, 1, 2), "1 to 2 hours"),
     ("Fashion, three others, with their likelihoods", "fashion", {}, (3, 4, 5), ""),
+    ("Fashion, four seeds side by side", "fashion", {}, (6, 7, 8, 9), ""),
     ("Fashion, 20 leaves, three seeds", "fashion", {"n_leaves": 20}, (0, 1, 2), ""),
     ("20Newsgroups, three seeds", "news20", {}, (0, 1, 2), "30 minutes"),
     ("20Newsgroups, 10 leaves, three seeds, with their likelihoods", "news20", {"n_leaves": 10}, (0, 1, 2), ""),
