@@ -66,7 +66,9 @@ def main() -> None:
         rows |= recorded(path)
     end, places = time.monotonic() + 60 * given.minutes, Places(given.root, tuple(given.vectors))
     for way in [] if given.show else given.ways:
-        for name in given.names or [card.name for card in CARDS.values() if given.kept is None or _is_kept(given, card)]:
+        for name in given.names or [
+            card.name for card in CARDS.values() if given.kept is None or _is_kept(given, card)
+        ]:
             if time.monotonic() > end or all((name, way, seed) in rows for seed in range(given.seeds)):
                 continue
             data = prepared(name, places) if given.kept is None else kept(given.kept / f"{name}.npz")
@@ -154,7 +156,9 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     for (name, way), some in groups.items():
         cells = [_spread([row[score] for row in some]) for score in SCORES]
         seconds = max(row["seconds"] for row in some)
-        lines.append(f"| {name} | {way} | {len(some)} | {' | '.join(cells)} | {_spread([r['ELBO'] for r in some])} | {seconds:.0f} |")
+        lines.append(
+            f"| {name} | {way} | {len(some)} | {' | '.join(cells)} | {_spread([r['ELBO'] for r in some])} | {seconds:.0f} |"
+        )
     return lines
 
 
