@@ -65,10 +65,9 @@ def main() -> None:
     for path in given.merge:
         rows |= recorded(path)
     end, places = time.monotonic() + 60 * given.minutes, Places(given.root, tuple(given.vectors))
+    names = given.names or [name for name in CARDS if given.kept is None or (given.kept / f"{name}.npz").is_file()]
     for way in [] if given.show else given.ways:
-        for name in given.names or [
-            card.name for card in CARDS.values() if given.kept is None or _is_kept(given, card)
-        ]:
+        for name in names:
             if time.monotonic() > end or all((name, way, seed) in rows for seed in range(given.seeds)):
                 continue
             data = prepared(name, places) if given.kept is None else kept(given.kept / f"{name}.npz")
@@ -81,10 +80,6 @@ def main() -> None:
             write(given.out, rows)
     write(given.out, rows)
     print("\n".join(table(list(rows.values()))))
-
-
-def _is_kept(given: argparse.Namespace, card: Any) -> bool:
-    return (given.kept / f"{card.name}.npz").is_file()
 
 
 def run(name: str, data: StartSet, way: str, seeds: int, device: str) -> list[dict[str, Any]]:
@@ -154,11 +149,9 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         groups.setdefault((row["data"], row["way"]), []).append(row)
     lines = [f"| data | way | seeds | {' | '.join(SCORES)} | ELBO | seconds |", "| --- " * (len(SCORES) + 5) + "|"]
     for (name, way), some in groups.items():
-        cells = [_spread([row[score] for row in some]) for score in SCORES]
+        cells = [_spread([row[score] for row in some]) for score in (*SCORES, "ELBO")]
         seconds = max(row["seconds"] for row in some)
-        lines.append(
-            f"| {name} | {way} | {len(some)} | {' | '.join(cells)} | {_spread([r['ELBO'] for r in some])} | {seconds:.0f} |"
-        )
+        lines.append(f"| {name} | {way} | {len(some)} | {' | '.join(cells)} | {seconds:.0f} |")
     return lines
 
 
