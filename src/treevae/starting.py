@@ -15,7 +15,10 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from .data.arrays import InputForm
-from .guides import SOURCES, Guide, nearest, numbered, of_graph
+from .guides.guide import Guide
+from .guides.labels import numbered
+from .guides.neighbours import nearest, of_graph
+from .guides.sources import SOURCES
 from .parameters import batch_rows, contrast_of
 from .storage.fingerprint import fingerprint
 from .training.plan import PAPER_EPOCHS, Plan

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from ..guides import Guide, agreement
+from ..guides.guide import Guide
+from ..guides.told import agreement
 from ..model.module import TreeVAEModule
 from .choosing import Choices, compare
 from .events import CandidatesCompared, Event, GuideMade, TreeChanged
