@@ -83,10 +83,10 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         What is trained side by side, of which the best is kept: guides, or candidates for the first tree and for every
         split. "auto" means three guides ("embedding", "kmeans", "networks"), or 16 candidates. Of guides, the tree is
         kept whose leaves tell most of the leaves of a sample's neighbours. Of splits a wrong one is never repaired, so
-        with candidates the tree depends less on luck. Of those whose decisions are about as sure as the surest's, the one with the best
-        ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less than 5 % of the
-        samples. 1 is the paper, and takes about a third of the time; 4 lies between them in both. Memory grows with it
-        too. Augmentation and contrastive loss play no part in this choice.
+        with candidates the tree depends less on luck. Of those whose decisions are about as sure as the surest's, the
+        one with the best ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less
+        than 5 % of the samples. 1 is the paper, and takes about a third of the time; 4 lies between them in both.
+        Memory grows with it too. Augmentation and contrastive loss play no part in this choice.
     augment : str or callable, default=None
         Train on changed versions of the samples, drawn anew at every step. "cifar", "celeba" and "omniglot" are the
         paper's: crops, flips and colours for photographs, a weaker set for faces, small turns and shifts for drawings.
