@@ -157,7 +157,7 @@ def _start_of(prepared: Prepared) -> Start:
     """How models come to their trees."""
     if prepared.tree is not None:
         return Given(prepared.tree)
-    return Guided(prepared.guides, prepared.n_guides) if prepared.start == GUIDE else Splits()
+    return Guided(prepared.guides) if prepared.start == GUIDE else Splits()
 
 
 class Runs(Protocol):

@@ -4,7 +4,7 @@ from .guide import Guide
 from .labels import numbered
 from .neighbours import nearest, nearest_among, of_graph
 from .sources import SOURCES
-from .told import agreement
+from .told import agreement, one_hot
 from .trees import crossing_tree, linkage_tree, ward_tree
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "nearest_among",
     "numbered",
     "of_graph",
+    "one_hot",
     "ward_tree",
 ]

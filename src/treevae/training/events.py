@@ -118,16 +118,16 @@ class CandidatesCompared(Event):
     smaller_shares: tuple[float, ...]  # of the samples, that the smaller child wins
     unsure: tuple[float, ...]  # mean probability of the side that a sample does not take, up to 1/2
     chosen: int
-    agreement: tuple[float, ...] | None = None  # of guided trees: nats that leaves tell of the leaves of neighbours
 
 
 @dataclass(frozen=True)
 class GuideMade(Event):
-    """A cheap clustering whose tree will be trained."""
+    """A cheap clustering that the tree may begin with."""
 
     name: str
     leaves: int
     known: float  # the share of the samples that it has a label for
+    agreement: float  # nats that a sample's group tells of its neighbours' groups; the tree begins with the most
 
 
 @dataclass(frozen=True)
