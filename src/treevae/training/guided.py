@@ -35,10 +35,6 @@ class Guided:
         """The plan's."""
         return plan.stages
 
-    def first_leaves(self, plan: Plan) -> int:
-        """As many as asked for."""
-        return plan.n_leaves
-
     def choose(self, run: Growth, samples: Samples) -> Iterator[Event]:
         """Say what the run wants to be trained next, or end it."""
         if run.phase != FIRST:
