@@ -8,12 +8,11 @@ import torch
 from small_groves import ARCH, THREE, assert_same_weights, data, grown, shape_of, story, tiny
 
 from treevae.model.module import TreeVAEModule
-from treevae.training import loop
+from treevae.training import choosing, loop
 from treevae.training.choosing import Choices, compare
 from treevae.training.events import CandidatesCompared, EpochEnded, from_dict
 from treevae.training.grove import Grove
 from treevae.training.growing import Splits
-from treevae.training.objectives import WholeTree
 from treevae.training.plan import Plan, Work
 from treevae.tree import Tree
 
@@ -104,18 +103,14 @@ def test_without_a_race_nothing_is_told_of_one():
     assert "kept" not in first.to_dict()
 
 
-def test_those_kept_are_the_best_then_the_best_of_the_others():
-    plan, samples = tiny(n_init=6), data(160)
-    module = TreeVAEModule(ARCH, [Tree().split(0)] * 6, torch.Generator().manual_seed(0), candidates=6)
-    left, order = list(range(6)), []
-    while len(left) > 1:
-        among = TreeVAEModule.of([(module, one) for one in left], len(left))
-        told = compare(WholeTree(among, samples), samples, plan.first, None, 0, plan, keep=len(left))
-        assert told.chosen == told.kept[0]
-        order.append(left.pop(told.chosen))
-    all_at_once = compare(WholeTree(module, samples), samples, plan.first, None, 0, plan, keep=4)
-    assert len(set(all_at_once.kept)) == 4
-    assert all_at_once.kept[0] == order[0] == all_at_once.chosen
+def test_those_kept_are_the_best_then_the_best_of_the_others(monkeypatch):
+    monkeypatch.setattr(choosing, "evaluate", lambda *_: torch.tensor([1.0, 2.0, 3.0, 0.0, 4.0]))
+    right = torch.tensor([[0.4, 0.6], [0.11, 0.89], [0.9, 0.1], [0.01, 0.01], [0.69, 0.31]])
+    objective = type("Stub", (), {"right": lambda self: right})()
+    # 3 looks sure, but has an empty child; 1 is nearly as sure as 2 and better; of the others 4 is surer than 0
+    for keep, kept in ((2, (1, 2)), (3, (1, 2, 4)), (5, (1, 2, 4, 0, 3))):
+        told = compare(objective, data(), tiny().subtree, 7, 0, tiny(), keep)
+        assert (told.chosen, told.kept) == (kept[0], kept)
 
 
 def still(plan: Plan) -> Plan:

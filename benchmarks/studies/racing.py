@@ -42,7 +42,16 @@ from treevae.tree import Tree
 from .. import record
 from .spread import information
 
-LOOKS = (1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1.0)  # shares of a stage after which candidates are compared
+LOOKS = (
+    1 / 16,
+    1 / 8,
+    3 / 16,
+    1 / 4,
+    3 / 8,
+    1 / 2,
+    3 / 4,
+    1.0,
+)  # shares of a stage after which candidates are compared
 CANDIDATES = 16
 PLANS: dict[str, Callable[[Plan], Plan]] = {
     "one": partial(replace, n_init=1),
@@ -114,25 +123,38 @@ def main() -> None:
     parser.add_argument("what", choices=("order", "fits"))
     parser.add_argument("data", choices=("digits", "fashion-sample"))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="the seeds are those from here on")
     parser.add_argument("--epochs", type=int, default=30, help="of a growth stage")
     parser.add_argument("--only", nargs="+", choices=list(PLANS), metavar="NAME", help="some of the plans")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    told: dict[str, Any] = {"data": given.data, "epochs": given.epochs, "seeds": given.seeds}
+    seeds = list(range(given.first_seed, given.first_seed + given.seeds))
+    told: dict[str, Any] = {"data": given.data, "epochs": given.epochs, "seeds": seeds}
     if given.what == "order":
         told["looks"] = []
-        for seed in range(given.seeds):
+        for seed in seeds:
             told["looks"].append(order(given.data, given.epochs, seed))
             print("seed", seed, flush=True)
     else:
         told["fits"] = {name: [] for name in given.only or PLANS}
-        for seed in range(given.seeds):  # seed by seed, so that a busy machine is as slow for all of them
+        for seed in seeds:  # seed by seed, so that a busy machine is as slow for all of them
             for name, runs in told["fits"].items():
                 runs.append(fit(given.data, given.epochs, seed, name))
-                print(name, seed, {key: value if isinstance(value, dict) else round(value, 1) for key, value in runs[-1].items()}, flush=True)
+                print(
+                    name,
+                    seed,
+                    {key: value if isinstance(value, dict) else round(value, 1) for key, value in runs[-1].items()},
+                    flush=True,
+                )
         for name, runs in told["fits"].items():
-            print(name, {key: round(statistics.mean(run[key] for run in runs), 1) for key in ("cpu_seconds", "DP", "ACC", "NMI", "ELBO")})
+            print(
+                name,
+                {
+                    key: round(statistics.mean(run[key] for run in runs), 1)
+                    for key in ("cpu_seconds", "DP", "ACC", "NMI", "ELBO")
+                },
+            )
     record.write(given.out or record.RESULTS / f"racing-{given.what}-{given.data}.json", told)
 
 

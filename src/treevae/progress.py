@@ -93,8 +93,10 @@ class Progress:
                 small = f"; leaves with too few samples to count: {event.uncounted}"
                 why = small if event.uncounted else ""  # more leaves than asked for would puzzle without
                 self.say(f"{who}splitting node {event.leaf}, {event.samples} samples{why}")
-            case CandidatesCompared():
+            case CandidatesCompared(kept=()):
                 self.say(f"{who}kept candidate {event.chosen + 1} of {len(event.losses)}")
+            case CandidatesCompared():
+                self.say(f"{who}kept {len(event.kept)} of {len(event.losses)} candidates")
             case LeafPruned():
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case LeafDied():
