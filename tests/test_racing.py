@@ -188,8 +188,8 @@ def test_heats_of_different_length_are_run_together():
     grove, shared = Grove(ARCH, data(160), racing(n_leaves=5), [0, 1, 2]), set()
     for happened in grove.events():
         if happened is None and grove._training is not None and len(grove._members) > 1:
-            if len(set(grove._training.objective.n_samples)) > 1:
-                shared.add(grove._training.objective.n_trees // len(grove._members))
+            objective = grove._training.objective
+            shared |= {objective.n_trees // len(grove._members)} if len(set(objective.n_samples)) > 1 else set()
     assert shared == {5, 3, 2, 1}
 
 
