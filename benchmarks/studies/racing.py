@@ -3,18 +3,17 @@
     python -m benchmarks.studies.racing order digits [--seeds 5] [--epochs 30]
     python -m benchmarks.studies.racing fits digits [--seeds 5] [--epochs 30] [--only NAME …]
 
-`order` trains sixteen first trees and sixteen subtrees of each seed to the end, compares them on the way, and notes all.
+`order` trains sixteen first trees and sixteen subtrees of each seed to the end, compares them on the way, and notes it.
 `fits` grows whole trees with one candidate, with sixteen, and with sixteen that race. Labels are used for scores alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,9 @@ from treevae.data import fashion_sample
 from treevae.fitting import Seeds, fit_trees
 from treevae.model.module import TreeVAEModule
 from treevae.model.subtree import Subtree
-from treevae.parameters import plan_of
 from treevae.preparing import prepare
 from treevae.scores import mean_terms, scores
+from treevae.starting import plan_of
 from treevae.training.choosing import compare, splittable
 from treevae.training.loop import Training
 from treevae.training.objectives import ElboObjective, SubtreeOnSubset, WholeTree
