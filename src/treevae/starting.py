@@ -5,8 +5,9 @@ Every default that was chosen by a study is here; docs/evidence/start.md says ho
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -16,14 +17,17 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from .data.arrays import InputForm
+from .errors import OneGroupError
 from .guides import SOURCES, Guide, agreement, nearest, numbered, of_graph, one_hot
 from .parameters import batch_rows, contrast_of
 from .storage.fingerprint import fingerprint
-from .training.plan import PAPER_EPOCHS, Plan
+from .training.plan import Plan
 
+log = logging.getLogger("treevae")
 AUTO, SPLITS, GUIDE = STARTS = ("auto", "splits", "guide")
 GUIDES = ("embedding", "kmeans", "networks")  # in the order in which n_init takes them
-CANDIDATES = 16  # for every split
+CANDIDATES, RACE = 16, (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # for every split, and where in its stage the worse half leaves
+SPLIT_EPOCHS = 60
 NEAREST = 10  # neighbours that tell which groups are near each other, where none are asked for
 LARGEST = 30_000  # images, up to which a guide is better than growing
 STEPS, LEAST_EPOCHS = 1000, 20  # of a guided tree
@@ -86,7 +90,13 @@ def guides_of(
     n_ours = len(GUIDES) if given["n_init"] == AUTO else int(given["n_init"])
     for i in range(n_ours if beside.guide is None else 1):
         one = GUIDES[i % len(GUIDES)] if beside.guide is None else beside.guide
-        guide = Guide.of(one, x, near, n_leaves, max_depth, seed + i // len(GUIDES))
+        try:
+            guide = Guide.of(one, x, near, n_leaves, max_depth, seed + i // len(GUIDES))
+        except OneGroupError as error:
+            if i == 0:  # k-means and the like always make groups; some of the others may fail
+                raise
+            log.info("the guide %r is left out: %s", one, error)
+            continue
         groups = one_hot(torch.from_numpy(guide.labels).to(x.device), len(guide.tree.leaves))
         yield guide, agreement(groups, groups, near)
 
@@ -96,8 +106,8 @@ def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int = 1, start
     batch_size, epochs = batch_rows(given, n_samples), given["epochs"]
     weight = AGREEMENT[start] if given["neighbours"] > 0 else 0.0
     if start == SPLITS:
-        return Plan.paper(
-            PAPER_EPOCHS if epochs == AUTO else int(epochs),
+        plan = Plan.paper(
+            SPLIT_EPOCHS if epochs == AUTO else int(epochs),
             int(given["n_leaves"]),
             batch_size,
             CANDIDATES if given["n_init"] == AUTO else int(given["n_init"]),
@@ -106,6 +116,7 @@ def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int = 1, start
             contrast_of(given),
             weight,
         )
+        return replace(plan, race=RACE) if given["n_init"] == AUTO else plan
     return Plan.guided(
         max(LEAST_EPOCHS, ceil(STEPS / (n_samples // batch_size))) if epochs == AUTO else int(epochs),
         int(given["n_leaves"]),

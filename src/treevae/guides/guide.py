@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from torch import Tensor
 
+from ..errors import OneGroupError
 from ..storage.fingerprint import fingerprint
 from ..tree import Tree
 from .labels import UNKNOWN, numbered
@@ -126,7 +127,7 @@ class Guide:
         """The guide of flat groups, and of the tree that is made above them."""
         labels, near = numbered(flat), neighbours.cpu().numpy()
         if (n_groups := int(labels.max()) + 1) < 2:
-            raise ValueError(f"the guide {name!r} has {n_groups} group; a tree needs two at least")
+            raise OneGroupError(f"the guide {name!r} has {n_groups} group; a tree needs two at least")
         x = space.reshape(len(space), -1).cpu().numpy()
         tree, labels = crossing_tree(labels, near, max_depth, x, n_leaves)
         return cls(labels, tree, name)
