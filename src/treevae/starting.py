@@ -30,7 +30,7 @@ CANDIDATES, RACE = 16, (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # for every split, and whe
 SPLIT_EPOCHS = 60
 NEAREST = 10  # neighbours that tell which groups are near each other, where none are asked for
 LARGEST = 30_000  # images, up to which a guide is better than growing
-STEPS, LEAST_EPOCHS = 1000, 20  # of a guided tree
+STEPS, LEAST_EPOCHS = 700, 20  # of a guided tree
 GUIDANCE = 0.2  # weight of a guide's labels, for each feature
 AGREEMENT = {SPLITS: 30.0, GUIDE: 10.0}  # weight of neighbours, in nats for a nat
 
@@ -97,7 +97,7 @@ def guides_of(
                 raise
             log.info("the guide %r is left out: %s", one, error)
             continue
-        groups = one_hot(torch.from_numpy(guide.labels).to(x.device), len(guide.tree.leaves))
+        groups = one_hot(torch.tensor(guide.labels, device=x.device), len(guide.tree.leaves))
         yield guide, agreement(groups, groups, near)
 
 
