@@ -17,7 +17,8 @@ from treevae.training.grove import Grove
 CHANCE = np.random.default_rng(0)
 VECTORS = np.concatenate([CHANCE.normal(0, 1, (30, 6)), CHANCE.normal(6, 1, (30, 6))])
 RUN_FILES = ("model.safetensors", "labels.csv", "tree.txt", "tree.json")
-TINY = ("--n-leaves", "2", "--n-init", "2", "--epochs", "4", "--learning-rate", "0.01", "--device", "cpu")
+SPLITS = ("--start", "splits", "--neighbours", "0")  # the paper's way
+TINY = (*("--n-leaves", "2", "--n-init", "2", "--epochs", "4", "--learning-rate", "0.01", "--device", "cpu"), *SPLITS)
 
 
 def error_of(*arguments: Any) -> str:

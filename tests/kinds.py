@@ -3,7 +3,10 @@
 import numpy as np
 import torch
 
-SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "n_init": 1, "random_state": 0}
+from treevae.recipes import PAPER
+
+SMALL = {"latent_dim": 3, "hidden_dim": 16, "epochs": 2, "n_leaves": 3, "n_init": 1, "random_state": 0, **PAPER}
+GUIDED = SMALL | {"start": "guide", "neighbours": 4, "n_init": 2}
 _RNG = np.random.default_rng(0)
 GREY = _RNG.random((60, 9, 11)).astype(np.float32)
 COLOUR = _RNG.random((60, 8, 10, 3))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from treevae.errors import DataFileError
+from treevae.recipes import PAPER
 
 MB = 1 << 20
 
@@ -60,5 +61,6 @@ TINY = {
     "epochs": 1,
     "device": "cpu",
     "random_state": 0,
+    **PAPER,
 }
 X = CHANCE.normal(size=(60, 5))

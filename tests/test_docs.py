@@ -17,6 +17,8 @@ from treevae.cli.demo import DEMO
 from treevae.experiments.showing import as_latex, as_markdown, lines
 from treevae.experiments.store import Store
 from treevae.experiments.tables import table_of
+from treevae.starting import AGREEMENT, CANDIDATES, GUIDANCE, GUIDES, LARGEST
+from treevae.training.plan import PAPER_EPOCHS
 
 ROOT = Path(__file__).parents[1]
 USE, UNDERSTAND, EVIDENCE, WORK = (ROOT / "docs" / part for part in ("use", "understand", "evidence", "work"))
@@ -29,13 +31,21 @@ BASELINES = (EVIDENCE / "baselines.md").read_text()
 def test_the_readmes_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert code.count("n_init=4") == 1
-    code = code.replace("n_init=4", "n_init=1")  # sooner done, the same otherwise
+    assert code.count("random_state=0") == 1
+    code = code.replace("random_state=0", "random_state=0, n_init=1, epochs=2")  # sooner done, the same otherwise
     found: dict = {}
     exec(compile(code, "README.md", "exec"), found)
     assert found["pictures"].shape == (16, 8, 8)
     assert set(found["coarse"]) == {0, 1, 2}
     assert (tmp_path / "digits.safetensors").exists()
+
+
+def test_the_python_of_guides_runs():
+    begin, with_yours = re.findall(r"```python\n(.*?)```", (USE / "start-from-a-guide.md").read_text(), re.DOTALL)
+    found: dict = {}
+    for code in (begin, with_yours):
+        exec(compile(code.replace("epochs=5", "epochs=1"), "start-from-a-guide.md", "exec"), found)
+    assert found["model"].history_[0] == {"event": "GuideMade", "name": "KMeans", "leaves": 10, "known": 1.0}
 
 
 def test_the_reports_python_runs(tmp_path, monkeypatch):
@@ -143,12 +153,22 @@ def test_every_parameter_is_documented(name):
 
 def test_the_plan_of_the_pages_is_the_default():
     defaults = {name: about.default for name, about in inspect.signature(TreeVAE).parameters.items()}
-    assert (defaults["epochs"], defaults["n_init"], defaults["max_depth"]) == (150, 16, 6)
+    assert (defaults["start"], defaults["epochs"], defaults["n_init"], defaults["max_depth"]) == ("auto",) * 3 + (6,)
+    assert (PAPER_EPOCHS, CANDIDATES, LARGEST) == (150, 16, 30_000)
+    assert GUIDES == ("embedding", "kmeans", "networks")
     readme, results, start = (" ".join(page.split()) for page in (README, RESULTS, (USE / "start.md").read_text()))
     assert "Sixteen candidates for every split and seven levels" in results
-    assert "Our defaults train sixteen candidates for every split" in readme
-    assert "150, the default, is the paper's schedule" in start
-    assert "Sixteen candidates are trained for every split" in start
+    assert "Sixteen candidates for every split make MNIST's trees better" in readme
+    assert "150, the default there, is the paper's schedule" in start
+    assert "Three guides are tried, unless told otherwise" in start
+    assert "By splits sixteen candidates are trained for every split" in start
+    guide = " ".join((USE / "start-from-a-guide.md").read_text().split())
+    assert "Of vectors, and of up to 30,000 images, a tree begins with three guides" in guide
+    assert "Labels count in the first third of the epochs only" in guide
+    works = " ".join((UNDERSTAND / "how-it-works.md").read_text().split())
+    assert (GUIDANCE, AGREEMENT) == (0.2, {"splits": 30.0, "guide": 10.0})
+    assert "Its weight is 0.2 for each feature" in works
+    assert "The weight is 10 from a guide and 30 by splits" in works
 
 
 def test_documented_defaults_are_those_of_the_signature():

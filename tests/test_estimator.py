@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from treevae import TreeVAE, load
 from treevae.data.synthetic import hierarchy
 from treevae.metrics import accuracy
+from treevae.recipes import PAPER
 from treevae.training.grove import Grove
 
 # -- what it takes ------------------------------------------------------------------------------------------------
@@ -82,6 +83,7 @@ def test_sizes_of_levels_are_parameters():
         transformation_layers=2,
         router_layers=3,
         epochs=1,
+        **PAPER,
     ).fit(VECTORS)
     arch = model.module_.arch
     assert (arch.latent_dims, arch.hidden_dims, arch.transformation_layers, arch.router_layers) == (
@@ -130,8 +132,8 @@ def test_leaf_rules_and_candidates(rule):
     assert events.count("CandidatesCompared") == 1 + events.count("LeafChosen")
 
 
-def test_by_default_sixteen_candidates_compete_for_every_split():
-    model = TreeVAE(3, max_depth=2, hidden_dim=8, epochs=1, random_state=0).fit(VECTORS)
+def test_of_splits_sixteen_candidates_compete_by_default():
+    model = TreeVAE(3, max_depth=2, hidden_dim=8, epochs=1, random_state=0, start="splits").fit(VECTORS)
     compared = [event["losses"] for event in model.history_ if event["event"] == "CandidatesCompared"]
     assert len(compared) >= 2  # the first tree, and a split of it
     assert all(len(losses) == 16 for losses in compared)
@@ -185,7 +187,8 @@ def test_history_is_json_and_tells_the_elbo(grey):
 )
 def test_a_hierarchy_of_eight_groups_is_recovered(seed, settings):
     X, y = hierarchy(1600, seed=seed)
-    model = TreeVAE(n_leaves=8, hidden_dim=32, batch_size=64, epochs=10, random_state=seed, **settings).fit(X)
+    how = {"hidden_dim": 32, "batch_size": 64, "epochs": 10, "random_state": seed}
+    model = TreeVAE(8, **how, **PAPER | settings).fit(X)
     assert accuracy(model.predict(X), y) >= 0.98
     assert accuracy(model.predict(X, n_groups=2), y // 4) >= 0.98
 

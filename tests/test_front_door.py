@@ -18,7 +18,7 @@ from treevae.page.report import report
 from treevae.page.snapshot import snapshot
 
 SOURCE = Path(treevae.__file__).parent
-ROOMS = ("baselines", "data", "errors", "metrics", "plot")
+ROOMS = ("baselines", "data", "errors", "guides", "metrics", "plot")
 HEAVY = ("torch", "sklearn", "matplotlib", "scipy", "pandas", "umap", "typer", "rich")
 
 # exceptions that no user meets, with what becomes of them

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from treevae.guides import nearest, nearest_among, neighbours, of_graph
+from treevae.guides import nearest, neighbours, of_graph
+from treevae.guides.neighbours import nearest_among
 
 
 def sorted_distances(one: np.ndarray, other: np.ndarray, found: torch.Tensor) -> np.ndarray:

@@ -7,10 +7,11 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from treevae.guides import SOURCES, agreement, nearest, networks
+from treevae.guides import nearest, networks
 from treevae.guides.embedding import embedded, fuzzy_graph
 from treevae.guides.networks import disagreement
-from treevae.guides.told import one_hot
+from treevae.guides.sources import SOURCES
+from treevae.guides.told import agreement, one_hot
 from treevae.metrics import ari, nmi
 
 NEEDS = {"umap": ("umap",), "leiden": ("igraph", "leidenalg")}

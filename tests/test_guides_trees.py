@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
-from treevae.guides import crossing_tree, linkage_tree, ward_tree
-from treevae.guides.trees import crossings, merges
+from treevae.guides.trees import crossing_tree, crossings, linkage_tree, merges, ward_tree
 from treevae.tree import Tree, merged
 
 

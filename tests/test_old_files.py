@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from treevae import TreeVAE, load
 from treevae.cli.app import app
+from treevae.recipes import PAPER
 from treevae.training.events import EpochEnded
 
 OLD = Path(__file__).parent / "files_of_0_1"
@@ -46,7 +47,7 @@ def test_an_old_run_goes_on(tmp_path):
         heard.append(event)
         return len(heard) < 5
 
-    model = TreeVAE(**options).fit(X, checkpoint=tmp_path / "run", callback=some_more)
+    model = TreeVAE(**options, **PAPER).fit(X, checkpoint=tmp_path / "run", callback=some_more)
     told = [(event.stage, event.epoch) for event in model.fitted_.epochs]
     assert next(event.epoch for event in heard if isinstance(event, EpochEnded)) > 1  # it did not begin anew
     assert len(told) > len(heard) + options["epochs"]

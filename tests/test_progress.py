@@ -7,6 +7,7 @@ import pytest
 
 from treevae import TreeVAE
 from treevae.progress import LINES, Progress
+from treevae.recipes import PAPER
 from treevae.training.events import CandidatesCompared, EpochEnded, LeafChosen
 from treevae.training.plan import Plan, Work
 
@@ -22,7 +23,7 @@ def no_terminal(monkeypatch):
 
 
 def fit(verbose: bool) -> None:
-    TreeVAE(n_leaves=3, epochs=6, n_init=1, hidden_dim=8, random_state=0, device="cpu", verbose=verbose).fit(X)
+    TreeVAE(3, epochs=6, n_init=1, hidden_dim=8, random_state=0, device="cpu", verbose=verbose, **PAPER).fit(X)
 
 
 def test_a_log_has_lines_and_no_bar(capsys):

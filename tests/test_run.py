@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from treevae import Tree, TreeVAE
 from treevae.cli.app import app
+from treevae.recipes import PAPER
 from treevae.run import Run, Settings
 from treevae.storage.states import StateFolder
 from treevae.storage.tensors import ModelFileError
@@ -56,6 +58,7 @@ DAMAGED = {
     "a set that is a text": changed(set="yes"),
     "a demo that is a number": changed(demo=1),
     "samples that are a number": changed(samples=3),
+    "a guide that is a number": changed(guide=3),
 }
 OLD = Path(__file__).parent / "files_of_0_1" / "run"
 COMMANDS = {
@@ -139,17 +142,19 @@ def test_settings_come_back_as_they_were_written(tmp_path: Path) -> None:
             "x.csv", "/there/x.csv", ("kind",), {"n_leaves": 3, "augment": None, "latent_dim": [2, 3]}, samples="a"
         ),
         Settings("digits", "", (), {}, is_set=True),
+        Settings("x.csv", "/there/x.csv", ("kind",), {"start": "guide", "neighbours": 3}, guide="group"),
         Settings.of_demo({"n_init": 1}),
     ]
     for settings in written:
         Run(tmp_path).write_settings(settings)
-        assert Run(tmp_path).remembered() == Run(tmp_path).to_resume() == settings
+        as_read = replace(settings, options=PAPER | settings.options)  # earlier versions had no other way
+        assert Run(tmp_path).remembered() == Run(tmp_path).to_resume() == as_read
 
 
 def test_the_run_of_an_earlier_version_is_read_as_it_was_written() -> None:
     told = json.loads((OLD / "run.json").read_text())
     settings, course = Run(OLD).to_resume(), Run(OLD).course()
-    assert json.loads(settings.to_json()) == told
+    assert json.loads(settings.to_json()) == told | {"options": PAPER | told["options"]}
     assert course is not None
     state = StateFolder(OLD).load()
     assert state is not None
@@ -173,6 +178,10 @@ def test_a_folder_says_what_is_there_and_what_is_missing(here: Path) -> None:
     assert run.left_out() == ()
     assert run.is_finished
     Path("run", "run.json").write_bytes(changed(drop=["kind"]))
+    assert run.left_out() == ("kind",)
+    Path("run", "run.json").write_bytes(changed(drop=["kind"], guide="group"))
+    assert run.left_out() == ("kind", "group")
+    Path("run", "run.json").write_bytes(changed(drop=["kind"], guide="kmeans"))
     assert run.left_out() == ("kind",)
     with pytest.raises(ValueError, match="the run in run is finished"):
         run.to_resume()

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from treevae import TreeVAE
 from treevae.cli.app import app as cli
 from treevae.page.snapshot import snapshot
+from treevae.recipes import PAPER
 from treevae.run import Run
 from treevae.serve.answers import Explorer
 from treevae.serve.app import create_app
@@ -67,9 +68,8 @@ def test_a_run_is_watched_while_it_trains(training):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "SHARE", 1.0)
         patch.setattr(StateFolder, "save", spy)
-        grown = TreeVAE(n_leaves=3, max_depth=2, n_init=2, epochs=6, network="mlp", hidden_dim=16, random_state=0).fit(
-            X, checkpoint=folder, save_every=0
-        )
+        how = {"max_depth": 2, "n_init": 2, "epochs": 6, "network": "mlp", "hidden_dim": 16, "random_state": 0}
+        grown = TreeVAE(3, **how, **PAPER).fit(X, checkpoint=folder, save_every=0)
     assert [one["growing"]["saves"] for one in seen] == list(range(1, len(seen) + 1))
     sizes = [len(one["tree"]["nodes"]) for one in seen]
     assert (sizes[0], max(sizes)) == (3, 5)

@@ -18,7 +18,7 @@ from treevae.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-MODULES = ("data", "plot", "metrics", "baselines", "errors")  # the public ones below treevae
+MODULES = ("data", "plot", "metrics", "baselines", "guides", "errors")  # the public ones below treevae
 
 
 @pytest.fixture(scope="session")

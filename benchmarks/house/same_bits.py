@@ -21,10 +21,11 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits, load_wine
 
-from treevae import TreeVAE
+from treevae import TreeVAE, recipes
 from treevae.baselines import VAE, DeepECT, LadderVAE
 
 DIGITS = load_digits().images / 16
+PAPER: dict[str, Any] = getattr(recipes, "PAPER", {})  # which earlier versions need not be told
 
 
 def digest(values: bytes) -> str:
@@ -44,13 +45,13 @@ def told(model: Any, X: np.ndarray) -> dict[str, str]:
 
 def candidates() -> list[dict[str, str]]:
     """Three candidates for every split, Bernoulli."""
-    return [told(TreeVAE(6, epochs=5, n_init=3, random_state=0).fit(DIGITS), DIGITS)]
+    return [told(TreeVAE(6, epochs=5, n_init=3, random_state=0, **PAPER).fit(DIGITS), DIGITS)]
 
 
 def contrastive() -> list[dict[str, str]]:
     """Augmented views and a contrastive loss."""
     X = np.kron(DIGITS[:600].astype(np.float32), np.ones((2, 2), np.float32))
-    how: dict[str, Any] = {"augment": "omniglot", "contrastive_weight": 10.0, "batch_size": 64, "n_init": 2}
+    how: dict[str, Any] = {"augment": "omniglot", "contrastive_weight": 10.0, "batch_size": 64, "n_init": 2, **PAPER}
     return [told(TreeVAE(4, epochs=4, random_state=1, **how).fit(X), X)]
 
 
@@ -58,7 +59,7 @@ def side_by_side() -> list[dict[str, str]]:
     """Three seeds as one forest, a learnt Gaussian, leaves chosen by the ELBO."""
     X = load_wine().data
     X = (X - X.mean(0)) / X.std(0)
-    model = TreeVAE(4, epochs=10, n_init=2, leaf_rule="elbo", random_state=0)
+    model = TreeVAE(4, epochs=10, n_init=2, leaf_rule="elbo", random_state=0, **PAPER)
     return [told(one, X) for one in model.fit_seeds(X, [0, 1, 2])]
 
 

@@ -13,11 +13,11 @@ from typing import Any as _Any
 from .tree import Tree
 
 if TYPE_CHECKING:
-    from . import baselines, data, errors, metrics, plot
+    from . import baselines, data, errors, guides, metrics, plot
     from .estimator import TreeVAE, load
     from .page.report import report
 
-__all__ = ["Tree", "TreeVAE", "baselines", "data", "errors", "load", "metrics", "plot", "report"]
+__all__ = ["Tree", "TreeVAE", "baselines", "data", "errors", "guides", "load", "metrics", "plot", "report"]
 __version__ = "0.2.0"
 
 # For how long OpenMP's threads spin where they wait for each other, which torch reads when it is imported. On a machine

@@ -20,9 +20,10 @@ from .tree import Tree
 class TreeVAE(ClusterMixin, TreeEstimator):
     """Hierarchical clustering with a Tree Variational Autoencoder.
 
-    Grows a binary tree of latent variables, one split after the other. Every sample travels from the root to a leaf
-    with learnt probabilities; each leaf is a cluster with a decoder of its own, so the model clusters, embeds, scores
-    and generates. Labels are never needed.
+    Learns a binary tree of latent variables. It begins with the tree that a cheap clustering gives at once, a guide,
+    and corrects it; or it grows by one split after the other, as in the paper. Every sample travels from the root to a
+    leaf with learnt probabilities; each leaf is a cluster with a decoder of its own, so the model clusters, embeds,
+    scores and generates. Labels are never needed.
 
     Parameters
     ----------
@@ -66,15 +67,26 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         shorter stages than some 500 steps leave them behind, and ``fit`` warns.
     tree : Tree, default=None
         A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
+    start : {"auto", "splits", "guide"}, default="auto"
+        How the tree begins. "splits" is the paper's way: one split after the other, each trained on its own. "guide"
+        begins with cheap clusterings, each of which gives a tree at once; their routers learn its labels beside the
+        ELBO, then follow the loss alone. It takes a fraction of the time. "auto" takes a guide for vectors and for up
+        to 30,000 images, and splits for more images; a guide in ``fit`` is always taken.
+    neighbours : int, default=10
+        How many nearest neighbours of each sample count as near: at every step one of them is drawn, and the two should
+        fall into the same leaf. Distances are Euclidean between the samples as the model sees them, or read from
+        ``graph`` in ``fit``. 0, the paper's way, leaves it out; a given ``tree`` may have them too.
     leaf_rule : {"samples", "reconstruction", "elbo"}, default="samples"
         Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), or the one that
         adds most to the reconstruction loss or to the negative ELBO.
-    n_init : int, default=16
-        Candidates trained side by side for the first tree and for every split: a wrong split is never repaired, so the
-        tree depends less on luck. Of those whose decisions are about as sure as the surest's, the one with the best
-        ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less than 5 % of the
-        samples. 1 is the paper, and takes about a third of the time; 4 lies between them in both. Memory grows with it
-        too. Augmentation and contrastive loss play no part in this choice.
+    n_init : int or "auto", default="auto"
+        What is trained side by side, of which the best is kept: guides, or candidates for the first tree and for every
+        split. "auto" means three guides ("embedding", "kmeans", "networks"), or 16 candidates. Of guides, the tree is
+        kept whose leaves tell most of the leaves of a sample's neighbours. Of splits a wrong one is never repaired, so
+        with candidates the tree depends less on luck. Of those whose decisions are about as sure as the surest's, the
+        one with the best ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less
+        than 5 % of the samples. 1 is the paper, and takes about a third of the time; 4 lies between them in both.
+        Memory grows with it too. Augmentation and contrastive loss play no part in this choice.
     augment : str or callable, default=None
         Train on changed versions of the samples, drawn anew at every step. "cifar", "celeba" and "omniglot" are the
         paper's: crops, flips and colours for photographs, a weaker set for faces, small turns and shifts for drawings.
@@ -90,15 +102,17 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         What that loss looks at: the routers' decisions and the projected d of every depth ("both"), one of the two ((A)
         and (B) of the paper's ablation), or its other variants: (C) the routers' loss transposed, (D) the encoder's
         output alone, (E) the Jensen-Shannon divergence of the two views' decisions.
-    epochs : int, default=150
-        The knob for time against quality: epochs of a growth stage. The other stages' epochs, the step of the
-        learning rate and the slope of the KL weight keep the paper's proportions to it. 15 is a quick look; below that
-        the KL weight has too few epochs to rise, and samples mean little.
+    epochs : int or "auto", default="auto"
+        The knob for time against quality. From a guide: epochs of the whole fit; "auto" means 20, and of small data so
+        many that there are 1,000 steps. By splits: epochs of a growth stage; "auto" means 150, the paper's. The other
+        stages' epochs, the step of the learning rate and the slope of the KL weight keep the paper's proportions to it.
+        15 is a quick look; below that the KL weight has too few epochs to rise, and samples mean little.
     batch_size : int, default=256
         Samples in a training step; never more than a tenth of the samples, so that small data can be split too. A
         leaf needs one batch of samples to be split.
     learning_rate : float, default=1e-3
-        Of Adam, at the start of every stage; it is a tenth after two thirds of ``epochs``. Few epochs or few samples
+        Of Adam, at the start; it is a tenth after two thirds of a stage's epochs, or after four fifths of all epochs
+        from a guide. Few epochs or few samples
         can use more.
     device : str, default="auto"
         "auto" takes a CUDA GPU if there is one, else the CPU; or any name torch knows.
@@ -116,7 +130,8 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         Cluster of each training sample.
     history_ : list of dict
         All that happened in training, in order: ends of epochs with the ELBO's terms (means over the candidates while
-        there are several), chosen leaves, compared candidates, new trees, pruned leaves. The key "event" says which.
+        there are several), guides, chosen leaves, compared candidates, new trees, pruned leaves. The key "event" says
+        which.
     seconds_ : list of float
         When each entry of ``history_`` was made, in seconds of fitting.
     module_ : TreeVAEModule

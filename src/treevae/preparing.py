@@ -15,7 +15,7 @@ from .data.arrays import InputForm, read, stand_in
 from .data.aspect import Aspect
 from .data.augment import AUGMENTATIONS
 from .data.scaling import LOUD, variances_of
-from .guides import Guide
+from .guides.guide import Guide
 from .model.networks import Architecture
 from .parameters import architecture, batch_rows, check_parameters, device_of, plain
 from .starting import NOTHING, Beside, check_start, guides_of, neighbours_of, plan_of, start_of

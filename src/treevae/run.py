@@ -13,6 +13,7 @@ from typing import Any
 from .errors import DataFileError, ModelFileError
 from .estimator import TreeVAE, load
 from .fitting import run_folder
+from .guides.sources import SOURCES
 from .recipes import PAPER
 from .storage.states import STATES, StateFolder, peek
 from .storage.tensors import parsed
@@ -43,6 +44,16 @@ class Settings:
     is_demo: bool = False  # the pictures of the demo
     samples: str | None = None  # their fingerprint; earlier versions did not tell
     guide: str | None = None  # the name of a clustering, or of a column with labels
+
+    @property
+    def guide_column(self) -> str | None:
+        """The column, or the array of a .npz, whose labels were the guide."""
+        return None if self.guide in SOURCES else self.guide
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns that are no features."""
+        return self.drop if self.guide_column is None else (*self.drop, self.guide_column)
 
     @classmethod
     def of_demo(cls, options: Mapping[str, Any]) -> Settings:
@@ -196,7 +207,7 @@ class Run:
             There is one that cannot be read.
         """
         settings = self._settings("remove it, and name the columns to leave out with --drop")
-        return () if settings is None else settings.drop
+        return () if settings is None else settings.left_out
 
     def to_resume(self) -> Settings:
         """How the run was started, for those who go on with it.

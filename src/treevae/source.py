@@ -27,6 +27,7 @@ CAN_CHANGE_A_FIGURE = (
     "records.py",
     "saving.py",
     "scores.py",
+    "starting.py",
     "storage",
     "training",
     "tree.py",

@@ -5,6 +5,7 @@ Every default that was chosen by a study is here; docs/evidence/start.md says ho
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +19,11 @@ from torch import Tensor
 
 from .data.arrays import InputForm
 from .errors import OneGroupError
-from .guides import SOURCES, Guide, agreement, nearest, numbered, of_graph, one_hot
+from .guides.guide import Guide
+from .guides.labels import numbered
+from .guides.neighbours import nearest, of_graph
+from .guides.sources import SOURCES
+from .guides.told import agreement, one_hot
 from .parameters import batch_rows, contrast_of
 from .storage.fingerprint import fingerprint
 from .training.plan import Plan
@@ -58,8 +63,10 @@ NOTHING = Beside()
 
 def _said(guide: Any) -> str:
     """What tells a guide from others, whatever its form."""
-    if isinstance(guide, str) or hasattr(guide, "fit_predict"):
+    if isinstance(guide, str) or inspect.isclass(guide) or hasattr(guide, "get_params"):
         return str(guide)
+    if hasattr(guide, "fit_predict"):  # its text may be its address
+        return f"{type(guide).__module__}.{type(guide).__qualname__}"
     if isinstance(guide, Guide):
         return ", ".join(guide.identity().values())
     numbers = np.asarray(guide)
@@ -130,9 +137,11 @@ def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int = 1, start
 
 def check_start(given: Mapping[str, Any], beside: Beside) -> None:
     """Raise unless what is given beside X can be used."""
-    for name, value in (("guide", beside.guide), ("graph", beside.graph)):
-        if value is not None and given["tree"] is not None:
-            raise ValueError(f"{name} is given for a fixed tree, which needs none; leave out {name}= or tree=")
+    tree = given["tree"]
+    if beside.guide is not None and tree is not None:
+        raise ValueError("guide is given, and the tree of this model is fixed, so that it needs none; leave guide out")
+    if beside.graph is not None and tree is not None and len(tree.leaves) < 2:
+        raise ValueError("graph tells which samples should share a leaf, and this model has but one; leave graph out")
     if beside.guide is not None and given["start"] == SPLITS:
         raise ValueError("guide is given, and start='splits' grows without one; set start='guide' or 'auto'")
     if isinstance(beside.guide, str) and beside.guide not in SOURCES:

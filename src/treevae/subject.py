@@ -119,11 +119,11 @@ def subject_of(
         return Subject.of_set(load(settings.data, root or settings.found_at or None))
     if data is not None:
         check_not_a_set(Path(data))
-        return Subject.of_file(model, Path(data), drop, label, settings.drop)
+        return Subject.of_file(model, Path(data), drop, label, settings.left_out)
     path = next((Path(name) for name in (settings.found_at, settings.data) if os.path.exists(name)), None)
     if path is None:
         raise DataFileError(f"the samples of {run.path} are not at {settings.found_at} any more; name them with --data")
-    subject = Subject.of_file(model, path, drop, label, settings.drop)
+    subject = Subject.of_file(model, path, drop, label, settings.left_out)
     if drop is None and settings.samples not in (None, fingerprint(np.asarray(subject.X))):
         changed = f"{path} is not what it was when {run.path} was fitted."
         return replace(subject, note=" ".join(filter(None, [changed, subject.note])))

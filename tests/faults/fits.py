@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from treevae import TreeVAE, fitting
+from treevae.recipes import PAPER
 from treevae.storage.states import StateFolder
 
 SETTINGS = {
@@ -27,6 +28,7 @@ SETTINGS = {
     "n_init": 2,
     "epochs": 16,
     "batch_size": 32,
+    **PAPER,
 }
 
 

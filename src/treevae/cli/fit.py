@@ -209,7 +209,6 @@ def _read_samples(settings: Settings, start: bool) -> tuple[Table, DataSet | Non
     from ..data import load
     from ..data.files import Table, read
     from ..data.sets import check_not_a_set
-    from ..guides import SOURCES
 
     if settings.is_set:
         known = load(settings.data, settings.found_at or None)
@@ -219,8 +218,7 @@ def _read_samples(settings: Settings, start: bool) -> tuple[Table, DataSet | Non
         return Table(known.x_train), known, f"the training part of {known.name}{where}"
     path = Path(settings.data if start or not os.path.exists(settings.found_at) else settings.found_at)
     check_not_a_set(path)
-    labels = None if settings.guide in (None, *SOURCES) else settings.guide
-    return read(path, settings.drop, labels), None, str(path)
+    return read(path, settings.drop, settings.guide_column), None, str(path)
 
 
 def _fit_and_write(

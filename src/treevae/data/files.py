@@ -34,7 +34,7 @@ def read(
     label
         What holds the samples' classes: a column of a table, which is left out of X, or an array of a .npz file.
     drop_if_there
-        Columns to leave out of a table that has them.
+        Columns to leave out of a table that has them, or arrays of a .npz file that are not the samples.
 
     Raises
     ------
@@ -56,7 +56,8 @@ def read(
         return read_folder(path)
     if kind in ARRAYS:
         y = None if label is None else read_array(path, label)
-        X = checked_samples(read_array(path, besides=label), path)
+        labels = drop_if_there if label is None else (label, *drop_if_there)
+        X = checked_samples(read_array(path, besides=labels), path)
         return Table(X, labels=None if y is None else checked_labels(y, str(label), len(X), path))
     if kind in TABLES:
         return read_table(path, drop, label, drop_if_there)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import zlib
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import IO
@@ -20,10 +21,10 @@ NUMBERS, TEXTS = "fiub", "U"  # numpy's kinds of types: floats, integers, truth 
 LONGEST_HEADER = 1000  # characters; numpy writes 118 before an array of numbers
 
 
-def read_array(path: Path, label: str | None = None, besides: str | None = None) -> np.ndarray:
+def read_array(path: Path, label: str | None = None, besides: Sequence[str] = ()) -> np.ndarray:
     """The array of a .npy file, or the one of a .npz file that holds the samples or, if it is named, the labels.
 
-    The samples are not in the array that ``besides`` names, which holds the labels.
+    The samples are not in the arrays that ``besides`` names, which hold labels.
     """
     try:
         if path.suffix.lower() == ".npy":
@@ -42,20 +43,20 @@ def read_array(path: Path, label: str | None = None, besides: str | None = None)
         raise DataFileError(f"{path} is cut short or damaged: {error}; write it again") from error
 
 
-def _key(keys: list[str], path: Path, label: str | None, besides: str | None) -> str:
+def _key(keys: list[str], path: Path, label: str | None, besides: Sequence[str]) -> str:
     """The name of the samples' array, or that of the labels'."""
     if label is not None:
         if label not in keys:
             raise DataFileError(f"{path} has no {label!r} for labels; it has {quoted(keys)}")
         return label
-    keys = [key for key in keys if key != besides]
+    keys = [key for key in keys if key not in besides]
     if len(keys) == 1:
         return keys[0]
     for key in KEYS:
         if key in keys:
             return key
-    if besides is not None and not keys:
-        raise DataFileError(f"{path} holds nothing but the labels {besides!r}; save the samples in it, too, as X")
+    if besides and not keys:
+        raise DataFileError(f"{path} holds nothing but the labels {quoted(besides)}; save the samples in it, too, as X")
     raise DataFileError(
         f"{path} holds the arrays {quoted(keys) or 'none'}; save one alone, or call it {', '.join(KEYS[:-1])} or "
         f"{KEYS[-1]}"

@@ -80,9 +80,10 @@ class Guide:
         Parameters
         ----------
         given
-            A guide; a name of :data:`SOURCES`; a label for each sample, whole numbers or strings, where -1, None and
-            NaN are unknown; a scipy linkage matrix, which is cut to ``n_leaves`` and keeps its own tree; or a clusterer
-            of scikit-learn's kind, an object or a class, which is fitted to ``space``.
+            A guide; the name of one: "kmeans", "embedding", "networks", and with extra packages "umap" and "leiden"; a
+            label for each sample, whole numbers or strings, where -1, None and NaN are unknown; a scipy linkage matrix,
+            which is cut to ``n_leaves`` and keeps its own tree; or a clusterer of scikit-learn's kind, an object or a
+            class, which is fitted to ``space``.
         space : tensor of shape (n, features)
             The samples where distances count.
         neighbours : int tensor of shape (n, k)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..guides import Guide
+from ..guides.guide import Guide
 from .choosing import Choices
 from .events import Event, GuideMade, TreeChanged
 from .growing import FINAL, FIRST, SPLIT, Splits
