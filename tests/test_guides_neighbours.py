@@ -1,5 +1,8 @@
 """Neighbours against comparing all pairs, and what graphs of users become."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -78,6 +81,31 @@ def test_samples_without_a_distance_are_refused():
         nearest_among(torch.zeros(5, 3), torch.zeros(5, 2), 2)
 
 
+class Told:
+    """In pynndescent's words: what it found, the sample itself in front, or pushed out by equal ones."""
+
+    def __init__(self, x: np.ndarray, n_neighbors: int, random_state: int) -> None:
+        assert (x.shape, n_neighbors, random_state) == ((4, 1), 3, 0)
+        self.neighbor_graph = np.array([[0, 1, 2], [1, 0, 2], [0, 1, 3], [3, 2, 1]]), None
+
+
+def test_what_pynndescent_finds_is_without_the_sample_itself(monkeypatch):
+    monkeypatch.setattr(neighbours, "EXACT_UP_TO", 3)
+    monkeypatch.setitem(sys.modules, "pynndescent", SimpleNamespace(NNDescent=Told))
+    assert nearest(torch.zeros(4, 1), 2).tolist() == [[1, 2], [0, 2], [0, 1], [2, 1]]
+
+
+def test_many_samples_are_compared_where_pynndescent_is_not_installed(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "pynndescent", None)
+    x = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    exact = nearest(x, 4)
+    monkeypatch.setattr(neighbours, "EXACT_UP_TO", 3)
+    with caplog.at_level("INFO", "treevae"):
+        assert torch.equal(nearest(x, 4), exact)
+    assert "pip install 'treevae[neighbours]'" in caplog.text
+
+
+@pytest.mark.slow  # it is compiled first
 def test_many_samples_are_searched_by_pynndescent(monkeypatch):
     pytest.importorskip("pynndescent")
     chance = torch.Generator().manual_seed(0)

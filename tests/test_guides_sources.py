@@ -15,6 +15,7 @@ from treevae.guides.told import agreement, one_hot
 from treevae.metrics import ari, nmi
 
 NEEDS = {"umap": ("umap",), "leiden": ("igraph", "leidenalg")}
+SLOW = {"umap": pytest.mark.slow}  # it is compiled first
 
 
 def blobs(n_groups: int, size: int, features: int = 8) -> tuple[torch.Tensor, np.ndarray]:
@@ -24,7 +25,7 @@ def blobs(n_groups: int, size: int, features: int = 8) -> tuple[torch.Tensor, np
     return torch.tensor(x, dtype=torch.float32), y
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in SOURCES])
 def test_groups_far_apart_are_found_and_a_seed_finds_them_again(name, monkeypatch):
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)

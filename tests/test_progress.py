@@ -8,7 +8,7 @@ import pytest
 from treevae import TreeVAE
 from treevae.progress import LINES, Progress
 from treevae.recipes import PAPER
-from treevae.training.events import EpochEnded, LeafChosen
+from treevae.training.events import CandidatesCompared, EpochEnded, LeafChosen
 from treevae.training.plan import Plan, Work
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # so few epochs
@@ -93,6 +93,14 @@ def test_leaves_too_small_to_count_are_told(capsys):
         "  splitting node 3, 40 samples",
         "  splitting node 5, 30 samples; leaves with too few samples to count: 2",
     ]
+
+
+def test_who_is_left_in_a_race_is_told(capsys):
+    same = {"leaf": 1, "losses": (1.0, 2.0, 3.0), "smaller_shares": (0.5,) * 3, "unsure": (0.1,) * 3, "chosen": 0}
+    with Progress(True) as progress:
+        progress.show(CandidatesCompared(**same, kept=(0, 1)))
+        progress.show(CandidatesCompared(**same))
+    assert capsys.readouterr().err.splitlines() == ["  kept 2 of 3 candidates", "  kept candidate 1 of 3"]
 
 
 def test_all_is_done_at_the_end_and_not_before(capsys):

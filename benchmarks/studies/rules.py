@@ -57,8 +57,17 @@ class ByRule:
         self.rule, self.comparisons = rule, list[dict[str, Any]]()
 
     def __call__(
-        self, objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
+        self,
+        objective: ElboObjective,
+        samples: Samples,
+        stage: Stage,
+        leaf: int | None,
+        seed: int,
+        plan: Plan,
+        keep: int = 1,
     ) -> CandidatesCompared:
+        if keep > 1:
+            raise ValueError("these rules know no races: they say which candidate is the best, and no more")
         compared = choosing.compare(objective, samples, stage, leaf, seed, plan)
         right = objective.right()
         told = {

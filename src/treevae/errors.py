@@ -13,6 +13,7 @@ __all__ = [
     "DivergedError",
     "ModelFileError",
     "NoTreeError",
+    "OneGroupError",
     "RunLockedError",
 ]
 
@@ -27,6 +28,10 @@ class DivergedError(FloatingPointError):
 
 class NoTreeError(RuntimeError):
     """A callback ended a fit before it had a tree, so that there is no model to keep."""
+
+
+class OneGroupError(ValueError):
+    """A guide has all samples in one group, so that there is no tree to begin with."""
 
 
 class ModelFileError(ValueError):

@@ -139,10 +139,10 @@ def fit_trees(
     except (RuntimeError, MemoryError) as error:
         if listener.failed or not out_of_memory(error):
             raise
-        n, trees = len(seeds.numbers), prepared.n_guides if prepared.start == GUIDE else plan.n_init
         raise MemoryError(
-            f"out of memory: a step has {plan.batch_size} samples (batch_size) in each of {n * trees} trees "
-            f"(n_init={trees}, seeds: {n}); fewer take less"
+            f"out of memory: a step has {plan.batch_size} samples (batch_size) in each of "
+            f"{len(seeds.numbers) * plan.n_init} trees (n_init={plan.n_init}, seeds: {len(seeds.numbers)}); fewer take "
+            "less"
         ) from error
     so_far = kept()
     if None in so_far:
@@ -157,7 +157,7 @@ def _start_of(prepared: Prepared) -> Start:
     """How models come to their trees."""
     if prepared.tree is not None:
         return Given(prepared.tree)
-    return Guided(prepared.guides, prepared.n_guides) if prepared.start == GUIDE else Splits()
+    return Guided(prepared.guides) if prepared.start == GUIDE else Splits()
 
 
 class Runs(Protocol):

@@ -18,7 +18,7 @@ from .data.scaling import LOUD, variances_of
 from .guides.guide import Guide
 from .model.networks import Architecture
 from .parameters import architecture, batch_rows, check_parameters, device_of, plain
-from .starting import NOTHING, Beside, check_start, guides_of, n_candidates, neighbours_of, plan_of, start_of
+from .starting import NOTHING, Beside, check_start, guides_of, neighbours_of, plan_of, start_of
 from .storage.fingerprint import fingerprint
 from .training.plan import Plan
 from .training.views import Augment, Views, check_that_views_differ
@@ -62,22 +62,16 @@ class Prepared:
     def plan(self) -> Plan:
         """The stages of a tree that begins so."""
         n_samples, n_features = self.x.shape
-        return plan_of(self.parameters, n_samples, n_features, self.start, self.beside)
+        return plan_of(self.parameters, n_samples, n_features, self.start)
 
     @cached_property
     def neighbours(self) -> torch.Tensor | None:
         """The rows of each sample's neighbours, where they are to fall into the same leaf."""
         return neighbours_of(self.parameters, self.x.to(self.device), self.beside)
 
-    @property
-    def n_guides(self) -> int:
-        """How many guides a tree begins with."""
-        return n_candidates(self.parameters, self.start, self.beside)
-
-    def guides(self, seed: int) -> Iterator[Guide]:
-        """The guides that a tree begins with."""
-        x = self.x.to(self.device)
-        return guides_of(self.parameters, x, self.neighbours, self.beside, self.n_guides, seed)
+    def guides(self, seed: int) -> Iterator[tuple[Guide, float]]:
+        """The guides that a tree may begin with, each with what its groups say of those of neighbours, in nats."""
+        return guides_of(self.parameters, self.x.to(self.device), self.neighbours, self.beside, seed)
 
     def identity(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What must not change when a fit goes on: model and parameters, the data, and what is done to them.

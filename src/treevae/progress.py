@@ -92,13 +92,15 @@ class Progress:
                 self.at(sum(self._done.values()) / len(self._done), description, event.summary)
             case GuideMade():
                 known = f" for {event.known:.0%} of the samples" if event.known < 1 else ""
-                self.say(f"{who}guide {event.name!r} of {event.leaves} leaves{known}")
+                self.say(f"{who}guide {event.name!r}: {event.leaves} leaves{known}, {event.agreement:.2f} nats")
             case LeafChosen():
                 small = f"; leaves with too few samples to count: {event.uncounted}"
                 why = small if event.uncounted else ""  # more leaves than asked for would puzzle without
                 self.say(f"{who}splitting node {event.leaf}, {event.samples} samples{why}")
-            case CandidatesCompared():
+            case CandidatesCompared(kept=()):
                 self.say(f"{who}kept candidate {event.chosen + 1} of {len(event.losses)}")
+            case CandidatesCompared():
+                self.say(f"{who}kept {len(event.kept)} of {len(event.losses)} candidates")
             case LeafPruned():
                 self.say(f"{who}pruned node {event.leaf}, which won {event.share:.1%} of the samples")
             case LeafDied():

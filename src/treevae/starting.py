@@ -6,29 +6,35 @@ Every default that was chosen by a study is here; docs/evidence/start.md says ho
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from .data.arrays import InputForm
+from .errors import OneGroupError
 from .guides.guide import Guide
 from .guides.labels import numbered
 from .guides.neighbours import nearest, of_graph
+from .guides.told import agreement, one_hot
 from .parameters import batch_rows, contrast_of
 from .storage.fingerprint import fingerprint
-from .training.plan import PAPER_EPOCHS, Plan
+from .training.plan import Plan
 
+log = logging.getLogger("treevae")
 AUTO, SPLITS, GUIDE = STARTS = ("auto", "splits", "guide")
 GUIDES = ("embedding", "kmeans", "networks")  # in the order in which n_init takes them
-CANDIDATES = 16  # for every split
+CANDIDATES, RACE = 16, (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # for every split, and where in its stage the worse half leaves
+SPLIT_EPOCHS = 60
 NEAREST = 10  # neighbours that tell which groups are near each other, where none are asked for
 LARGEST = 30_000  # images, up to which a guide is better than growing
-STEPS, LEAST_EPOCHS = 1000, 20  # of a guided tree
+STEPS, LEAST_EPOCHS = 700, 20  # of a guided tree
 GUIDANCE = 0.2  # weight of a guide's labels, for each feature
 AGREEMENT = {SPLITS: 30.0, GUIDE: 10.0}  # weight of neighbours, in nats for a nat
 
@@ -83,49 +89,48 @@ def neighbours_of(given: Mapping[str, Any], x: Tensor, beside: Beside) -> Tensor
     return nearest(x, k) if beside.graph is None else of_graph(beside.graph, k)
 
 
-def n_candidates(given: Mapping[str, Any], start: str, beside: Beside) -> int:
-    """How many candidates, or guides, there are."""
-    if start == GUIDE and beside.guide is not None:
-        return 1
-    if given["n_init"] != AUTO:
-        return int(given["n_init"])
-    return len(GUIDES) if start == GUIDE else CANDIDATES
-
-
 def guides_of(
-    given: Mapping[str, Any], x: Tensor, neighbours: Tensor | None, beside: Beside, n: int, seed: int
-) -> Iterator[Guide]:
-    """The guides that a tree begins with: that which the user gives, or ours."""
-    near = nearest(x, min(NEAREST, len(x) - 1)) if neighbours is None else neighbours
+    given: Mapping[str, Any], x: Tensor, neighbours: Tensor | None, beside: Beside, seed: int
+) -> Iterator[tuple[Guide, float]]:
+    """The guides that a tree may begin with, that which the user gives or ours, each with its agreement in nats."""
+    near = nearest(x, min(NEAREST, len(x) - 1)) if neighbours is None else neighbours.to(x.device)
     n_leaves, max_depth = int(given["n_leaves"]), int(given["max_depth"])
-    for i in range(n):
+    n_ours = len(GUIDES) if given["n_init"] == AUTO else int(given["n_init"])
+    for i in range(n_ours if beside.guide is None else 1):
         one = GUIDES[i % len(GUIDES)] if beside.guide is None else beside.guide
-        yield Guide.of(one, x, near, n_leaves, max_depth, seed + i // len(GUIDES))
+        try:
+            guide = Guide.of(one, x, near, n_leaves, max_depth, seed + i // len(GUIDES))
+        except OneGroupError as error:
+            if i == 0:  # k-means and the like always make groups; some of the others may fail
+                raise
+            log.info("the guide %r is left out: %s", one, error)
+            continue
+        groups = one_hot(torch.tensor(guide.labels, device=x.device), len(guide.tree.leaves))
+        yield guide, agreement(groups, groups, near)
 
 
-def plan_of(
-    given: Mapping[str, Any], n_samples: int, n_features: int = 1, start: str = SPLITS, beside: Beside = NOTHING
-) -> Plan:
+def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int = 1, start: str = SPLITS) -> Plan:
     """The stages of training a tree on so many samples; how many features they have counts for a guide alone."""
     batch_size, epochs = batch_rows(given, n_samples), given["epochs"]
-    agreement = AGREEMENT[start] if given["neighbours"] > 0 else 0.0
+    weight = AGREEMENT[start] if given["neighbours"] > 0 else 0.0
     if start == SPLITS:
-        return Plan.paper(
-            PAPER_EPOCHS if epochs == AUTO else int(epochs),
+        plan = Plan.paper(
+            SPLIT_EPOCHS if epochs == AUTO else int(epochs),
             int(given["n_leaves"]),
             batch_size,
-            n_candidates(given, start, beside),
+            CANDIDATES if given["n_init"] == AUTO else int(given["n_init"]),
             given["leaf_rule"],
             float(given["learning_rate"]),
             contrast_of(given),
-            agreement,
+            weight,
         )
+        return replace(plan, race=RACE) if given["n_init"] == AUTO else plan
     return Plan.guided(
         max(LEAST_EPOCHS, ceil(STEPS / (n_samples // batch_size))) if epochs == AUTO else int(epochs),
         int(given["n_leaves"]),
         batch_size,
         GUIDANCE * n_features,
-        agreement,
+        weight,
         float(given["learning_rate"]),
         contrast=contrast_of(given),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from torch import Tensor
 
+from ..errors import OneGroupError
 from ..storage.fingerprint import fingerprint
 from ..tree import Tree
 from .labels import UNKNOWN, numbered
@@ -173,7 +174,7 @@ def _ready(given: Any, n_leaves: int, seed: int) -> Any:
 def _check_several(n_groups: int, name: str) -> None:
     """Raise unless there are groups to tell apart."""
     if n_groups < 2:
-        raise ValueError(f"the guide {name!r} has {n_groups} group; a tree needs two at least")
+        raise OneGroupError(f"the guide {name!r} has {n_groups} group; a tree needs two at least")
 
 
 def _is_linkage(given: Any, n: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -29,11 +28,12 @@ def nearest(x: Tensor, k: int) -> Tensor:
         raise ValueError(f"neighbours={k} must be at least 1 and less than the number of samples, {n}")
     x = _flat(x)
     if n > EXACT_UP_TO and x.device.type == "cpu":
-        if find_spec("pynndescent") is not None:
+        try:
             return _approximate(x, k)
-        log.info(
-            "comparing %d samples with each other takes a while; pip install 'treevae[neighbours]' to do it faster", n
-        )
+        except ImportError:
+            log.info(
+                "comparing %d samples with each other takes a while; pip install 'treevae[neighbours]' to be faster", n
+            )
     began = time.perf_counter()
     found = _searched(x, x, k, apart=True)
     log.debug("the %d nearest neighbours of %d samples took %.1f s", k, n, time.perf_counter() - began)

@@ -21,27 +21,23 @@ STEPS = 1000
 PAIRS = 128  # a step, or
 PAIRS_PER_GROUP = 8  # where there are many groups, whose shares are told from the step's pairs
 RATE = 3e-3  # of Adam at its highest; it rises over a tenth of the steps, then falls to 0
-HELD_OUT = 0.1  # the share of the samples that tells which network is best
 
 
 def by_networks(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarray:
-    """The groups of the network that agrees best on the neighbours of samples it was not trained on."""
+    """The groups of the network that agrees best on the neighbours of all samples."""
     x = x - x.mean(0)
     x = x / x.square().mean().sqrt().clamp(min=1e-12)
     chance = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(x), generator=chance).to(x.device)
-    n_held = max(1, int(HELD_OUT * len(x)))
-    stack = _trained(x, neighbours, order[n_held:], n_groups, chance)
+    stack = _trained(x, neighbours, n_groups, chance)
     with torch.no_grad():
         log_p = torch.cat([_log_probabilities(stack, part) for part in x.split(4096)], 1)  # (networks, n, groups)
-        held, k = order[:n_held], neighbours.shape[1]
-        near = neighbours[held].reshape(-1)
-        loss = disagreement(log_p[:, held.repeat_interleave(k)], log_p[:, near], log_p.exp().mean(1, keepdim=True))
+        mean = log_p.exp().mean(1, keepdim=True)
+        loss = sum((disagreement(log_p, log_p[:, near], mean) for near in neighbours.T), torch.zeros(()).to(mean))
     return log_p[int(loss.argmin())].argmax(1).cpu().numpy().astype(np.int64)
 
 
-def _trained(x: Tensor, neighbours: Tensor, rows: Tensor, n_groups: int, chance: torch.Generator) -> list[Tensor]:
-    """The weights of all networks after training on pairs of the rows and their neighbours."""
+def _trained(x: Tensor, neighbours: Tensor, n_groups: int, chance: torch.Generator) -> list[Tensor]:
+    """The weights of all networks after training on pairs of samples and their neighbours."""
     stack = []
     for n_in, n_out in pairwise([x.shape[1], WIDTH, n_groups]):
         stack.append(torch.randn(NETWORKS, n_in, n_out, generator=chance) * math.sqrt(2 / n_in))
@@ -51,7 +47,7 @@ def _trained(x: Tensor, neighbours: Tensor, rows: Tensor, n_groups: int, chance:
     pace = torch.optim.lr_scheduler.OneCycleLR(adam, RATE, total_steps=STEPS, pct_start=0.1)
     size = NETWORKS, max(PAIRS, PAIRS_PER_GROUP * n_groups)
     for _ in range(STEPS):
-        one = rows[torch.randint(len(rows), size, generator=chance).to(x.device)]
+        one = torch.randint(len(x), size, generator=chance).to(x.device)
         other = neighbours[one, torch.randint(neighbours.shape[1], size, generator=chance).to(x.device)]
         log_p, log_q = _log_probabilities(stack, x[torch.cat([one, other], 1)]).chunk(2, 1)
         mean = torch.cat([log_p, log_q], 1).exp().mean(1, keepdim=True)  # with its gradient, or groups stay unused

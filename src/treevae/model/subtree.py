@@ -120,15 +120,16 @@ class Subtree(Trainable):
     def run(self, r: int) -> Subtree:
         """The candidates of one run, values copied."""
         candidates = self.nodes.layout.candidates
+        return self.kept(range(r * candidates, (r + 1) * candidates))
+
+    def kept(self, candidates: Sequence[int]) -> Subtree:
+        """Some of the candidates of a run, values copied."""
+        place = {tree: i for i, tree in enumerate(candidates)}
         rows = {
-            kind: {
-                NodeKey(key.tree - r * candidates, key.node): row
-                for key, row in of_kind.items()
-                if self.nodes.layout.run_of(key) == r
-            }
+            kind: {NodeKey(place[key.tree], key.node): row for key, row in of_kind.items() if key.tree in place}
             for kind, of_kind in self.nodes.rows().items()
         }
-        return Subtree(self.nodes.arch, self.d_dims, self.depth, 1, candidates, copied_networks(rows))
+        return Subtree(self.nodes.arch, self.d_dims, self.depth, 1, len(place), copied_networks(rows))
 
     def stacks(self) -> Iterator[tuple[NodeStack, tuple[int, ...]]]:
         """All stacks, each with the tree of every one of its rows."""

@@ -84,7 +84,7 @@ def _leaf_losses(module: TreeVAEModule, samples: Samples, with_kl: bool, seed: i
 
 
 def compare(
-    objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
+    objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan, keep: int = 1
 ) -> CandidatesCompared:
     """The candidate with the lowest loss among the surest of those that did not collapse.
 
@@ -95,15 +95,20 @@ def compare(
     right = objective.right()
     goes, unsure = (right > 0.5).to(right.dtype).mean(1), torch.minimum(right, 1 - right).mean(1)
     smaller = torch.minimum(goes, 1 - goes)  # not the mean of right: one that is equally unsure of all parts nothing
-    kept = smaller >= plan.min_share
-    if kept.any():
-        kept &= unsure <= sure_enough(float(unsure[kept].min()))
+    left, order = torch.ones_like(smaller, dtype=torch.bool), list[int]()
+    while len(order) < keep:  # the best; then the best of the others
+        among = left & (smaller >= plan.min_share)
+        if among.any():
+            among &= unsure <= sure_enough(float(unsure[among].min()))
+        order.append(int(torch.where(among if among.any() else left, losses, torch.inf).argmin()))
+        left[order[-1]] = False
     return CandidatesCompared(
         leaf=leaf,
         losses=tuple(losses.tolist()),
         smaller_shares=tuple(smaller.tolist()),
         unsure=tuple(unsure.tolist()),
-        chosen=int((torch.where(kept, losses, torch.inf) if kept.any() else losses).argmin()),
+        chosen=order[0],
+        kept=tuple(order) if keep > 1 else (),
     )
 
 
@@ -130,12 +135,19 @@ def prune(module: TreeVAEModule, samples: Samples, least: float) -> Iterator[Eve
 
 
 class Compare(Protocol):
-    """Judges the candidates of a stage and keeps one."""
+    """Judges the candidates of a stage, or of a heat, and keeps the best."""
 
     def __call__(
-        self, objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
+        self,
+        objective: ElboObjective,
+        samples: Samples,
+        stage: Stage,
+        leaf: int | None,
+        seed: int,
+        plan: Plan,
+        keep: int = 1,
     ) -> CandidatesCompared:
-        """What was told of each candidate, and which is kept."""
+        """What was told of each candidate, and which is kept: of a heat's, whose stage ends with it, so many."""
 
 
 @dataclass(frozen=True)

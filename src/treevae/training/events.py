@@ -111,23 +111,34 @@ class LeafChosen(Event):
 
 @dataclass(frozen=True)
 class CandidatesCompared(Event):
-    """Several candidates were trained for a split; the best that did not collapse, and is sure enough, is kept."""
+    """Several candidates were trained for a split; the best that did not collapse, and is sure enough, is kept.
+
+    In a race it is told at the end of each heat, of the candidates that were left.
+    """
 
     leaf: int | None  # None: the first tree
     losses: tuple[float, ...]  # mean loss at the KL weight the stage ended with; the lowest that may be kept is
     smaller_shares: tuple[float, ...]  # of the samples, that the smaller child wins
     unsure: tuple[float, ...]  # mean probability of the side that a sample does not take, up to 1/2
     chosen: int
-    agreement: tuple[float, ...] | None = None  # of guided trees: nats that leaves tell of the leaves of neighbours
+    kept: tuple[int, ...] = ()  # in a race those that go on, the best first; none where only the one chosen is kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """As of all events; without a race nothing is told of it."""
+        told = super().to_dict()
+        if not self.kept:
+            del told["kept"]
+        return told
 
 
 @dataclass(frozen=True)
 class GuideMade(Event):
-    """A cheap clustering whose tree will be trained."""
+    """A cheap clustering that the tree may begin with."""
 
     name: str
     leaves: int
     known: float  # the share of the samples that it has a label for
+    agreement: float  # nats that a sample's group tells of its neighbours' groups; the tree begins with the most
 
 
 @dataclass(frozen=True)

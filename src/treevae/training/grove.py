@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -59,6 +60,7 @@ class Grove:
         self._members: list[int] = []  # runs in the present training, and what each of them wanted
         self._tasks: list[Task] = []
         self._training: Training | None = None
+        self._ended: dict[int, TreeVAEModule | Subtree] = {}  # what members have that ended before the others
 
     @property
     def modules(self) -> list[TreeVAEModule | None]:
@@ -85,10 +87,12 @@ class Grove:
                     continue
                 r = self._members[done.run]
                 yield r, self._epoch_ended(self.runs[r], done)
-                if done.last:
-                    network = self._taken_out(training.objective.network, done.run)
-                    yield from ((r, event) for event in self.runs[r].finish(network, self.samples))
+                if done.last:  # as it is now: to be carried along changes the statistics of its norms
+                    self._ended[r] = self._taken_out(training.objective.network, done.run)
             self._training, self._members, self._tasks = None, [], []
+            for r, network in sorted(self._ended.items()):
+                yield from ((r, event) for event in self.runs[r].finish(network, self.samples))
+            self._ended = {}
 
     def state(self) -> Saved:
         """What :meth:`restore` needs, as JSON-able values and tensors; only in a pause."""
@@ -103,6 +107,8 @@ class Grove:
             about["tasks"].append(None if task is None else task.about())
             if task is not None and task.rows is not None:
                 of_run["rows"] = task.rows
+            if r in self._ended:
+                of_run |= {f"ended.{name}": value for name, value in self._ended[r].state_dict().items()}
             tensors |= {f"run{r}.{name}": value for name, value in of_run.items()}
         if self._training is not None:
             about["training"], of_training = self._training.state()
@@ -125,17 +131,20 @@ class Grove:
         if "training" in about:
             self._training = self._begin(anew=False)
             self._training.restore(about["training"], below("training.", tensors))
+        self._ended = {}
+        for r, task in zip(self._members, self._tasks, strict=True):
+            if weights := below(f"run{r}.ended.", tensors):
+                self._ended[r] = copy.deepcopy(self.runs[r].network(task, torch.Generator()))
+                self._ended[r].load_state_dict(weights)
 
     def _epoch_ended(self, run: Growth, done: EpochDone) -> EpochEnded:
         task = run.task
         assert task is not None
         assert self._training is not None
         samples = self._training.objective.n_samples[done.run]
-        leaves = (
-            sum(len(tree.leaves) for tree in run.module.nodes.layout.trees)
-            if task.stage.trains != CHILDREN
-            else 2 * run.plan.n_init
-        )
+        candidates = self._training.objective.n_trees // len(self._members)
+        whole = task.stage.trains != CHILDREN
+        leaves = sum(len(tree.leaves) for tree in run.module.nodes.layout.trees) if whole else 2 * candidates
         return EpochEnded(
             stage=task.stage.name,
             leaf=task.leaf,
@@ -152,11 +161,12 @@ class Grove:
     def _together(self) -> list[int]:
         """The runs to be trained next: subtrees before whole trees, so that these wait for each other."""
         waiting = [r for r, run in enumerate(self.runs) if run.task is not None]
-        groups: dict[tuple[bool, str, int], list[int]] = {}
+        groups: dict[tuple[bool, str, int, int], list[int]] = {}
         for r in waiting:
             task = self.runs[r].task
             assert task is not None
-            groups.setdefault((task.stage.trains != CHILDREN, task.stage.name, task.depth), []).append(r)
+            group = (task.stage.trains != CHILDREN, task.stage.name, task.depth, task.first)
+            groups.setdefault(group, []).append(r)
         if not groups:
             return []
         best = min(groups, key=lambda group: (group[0], -len(groups[group])))
@@ -179,8 +189,10 @@ class Grove:
         elif stage.views > 1:
             raise ValueError(f"stage {stage.name!r} needs {stage.views} views of each sample, and nothing makes views")
         objective = objective_of(runs, self._tasks, network, self.samples, views, stage.terms)
-        seeds = [task.seed for task in self._tasks]
-        return Training(objective, self.samples, stage, self.plan.samples_per_step, seeds, self._fast)
+        seeds, first = [task.seed_from_here for task in self._tasks], self._tasks[0].first
+        last, _ = self.plan.heat(stage, first, objective.n_trees // len(runs))
+        batch = self.plan.samples_per_step
+        return Training(objective, self.samples, stage, batch, seeds, self._fast, (first, last))
 
     def _taken_out(self, network: Trainable, run: int) -> TreeVAEModule | Subtree:
         """What was trained for one of the members."""

@@ -42,9 +42,6 @@ class Start(Protocol):
     def stages(self, plan: Plan) -> Mapping[str, Stage]:
         """All that it may want to be trained, by name: a state tells the name alone."""
 
-    def first_leaves(self, plan: Plan) -> int:
-        """The leaves of all candidates for the first tree, as far as is known before."""
-
     def choose(self, run: Growth, samples: Samples) -> Iterator[Event]:
         """Say what the run wants to be trained next, or end it."""
 
@@ -62,10 +59,6 @@ class Splits:
     def stages(self, plan: Plan) -> Mapping[str, Stage]:
         """The plan's."""
         return plan.stages
-
-    def first_leaves(self, plan: Plan) -> int:
-        """Root and two leaves, as often as there are candidates."""
-        return 2 * plan.n_init
 
     def choose(self, run: Growth, samples: Samples) -> Iterator[Event]:
         """Say what the run wants to be trained next, or end it."""
@@ -119,10 +112,6 @@ class Given:
     def stages(self, plan: Plan) -> Mapping[str, Stage]:
         """The plan's."""
         return plan.stages
-
-    def first_leaves(self, plan: Plan) -> int:
-        """Those of the tree; candidates are for splits."""
-        return len(self.tree.leaves)
 
     def choose(self, run: Growth, samples: Samples) -> Iterator[Event]:
         """Say what the run wants to be trained next, or end it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,8 @@ from ..model.module import TreeVAEModule
 from ..model.networks import Architecture
 from ..model.subtree import Subtree
 from ..tree import Tree
-from .events import Event
+from .engine import mixed
+from .events import CandidatesCompared, Event
 from .growing import DONE, FIRST, Start
 from .loop import below
 from .objectives import ElboObjective, SubtreeOnSubset, WholeTree
@@ -22,6 +23,7 @@ from .samples import Samples
 from .terms import Term
 from .views import Views
 
+HEAT = -4  # what a seed is mixed with for the heats of a race
 Saved = tuple[dict[str, Any], dict[str, Tensor]]  # JSON-able values, and tensors
 
 
@@ -34,16 +36,24 @@ class Task:
     leaf: int | None = None
     depth: int = 0  # of the leaf
     rows: Tensor | None = None  # the samples to train the children on
+    first: int = 0  # epoch of the stage; later in a race, when some candidates have left
+
+    @property
+    def seed_from_here(self) -> int:
+        """The seed of the training: each heat has random numbers of its own."""
+        return self.seed if self.first == 0 else mixed(self.seed, HEAT, self.first)
 
     def about(self) -> dict[str, Any]:
         """All but the rows, as JSON-able values."""
-        return {"stage": self.stage.name, "seed": self.seed, "leaf": self.leaf, "depth": self.depth}
+        told = {"stage": self.stage.name, "seed": self.seed, "leaf": self.leaf, "depth": self.depth}
+        return told | {"first": self.first}
 
     @classmethod
     def of(cls, about: dict[str, Any], stages: Mapping[str, Stage], rows: Tensor | None) -> Task:
         """The task that :meth:`about` describes; its stage is one of these."""
         stage = stages[about["stage"]]
-        return cls(stage, int(about["seed"]), about["leaf"], int(about["depth"]), rows)
+        first = int(about.get("first", 0))  # earlier versions had no races
+        return cls(stage, int(about["seed"]), about["leaf"], int(about["depth"]), rows, first)
 
 
 class Growth:
@@ -60,7 +70,8 @@ class Growth:
         self.arch, self.plan, self.start, self._device = arch, plan, start, device
         self.random = torch.Generator().manual_seed(seed)  # on the CPU, so that every device starts alike
         self.phase, self.splits, self.task, self.labels = FIRST, 0, None, None
-        self.work = Work(plan, start.tree, start.first_leaves(plan))
+        self._left: Subtree | None = None  # the candidates for the children of a leaf that a race has left
+        self.work = Work(plan, start.tree)
 
     def plant(self, trees: Sequence[Tree], labels: Tensor | None = None) -> None:
         """Begin with these trees, candidates for one, each with a guide's labels where there are some."""
@@ -103,20 +114,31 @@ class Growth:
         """What a task trains: the run's module itself, or a new subtree."""
         if task.stage.trains != CHILDREN:
             return self.module
-        d_dims = self.module.bottom_up.d_dims
-        return Subtree.new(self.arch, d_dims, task.depth, self.plan.n_init, generator).to(self._device)
+        return self._left or self._children(task.depth, self.plan.n_init, generator)
+
+    def _children(self, depth: int, candidates: int, generator: torch.Generator) -> Subtree:
+        """New candidates for the children of a leaf of a depth."""
+        return Subtree.new(self.arch, self.module.bottom_up.d_dims, depth, candidates, generator).to(self._device)
 
     def finish(self, network: TreeVAEModule | Subtree, samples: Samples) -> Iterator[Event]:
-        """Take in what was trained: the best of the candidates, where there are several."""
-        task, self.task, chosen = self.task, None, 0
+        """Take in what was trained: the best of the candidates, where there are several; in a race the better half."""
+        task, self.task, self._left, chosen = self.task, None, None, 0
         assert task is not None
         candidates = len(network.nodes.layout.trees)
         if candidates > 1:
+            last, keep = self.plan.heat(task.stage, task.first, candidates)
             objective = objective_of([self], [task], network, samples)
-            compare = self.start.choices.compare
-            compared = compare(objective, samples, task.stage, task.leaf, task.seed, self.plan)
+            compared = self._compared(objective, samples, replace(task, stage=replace(task.stage, epochs=last)), keep)
             yield compared
             chosen = compared.chosen
+            if last < task.stage.epochs:
+                kept = compared.kept or (chosen,)
+                if isinstance(network, Subtree):
+                    self._left = network.kept(kept).to(samples.device)
+                else:
+                    self.module = TreeVAEModule.of([(network, one) for one in kept], len(kept))
+                self.task = replace(task, first=last)
+                return
         if isinstance(network, Subtree):
             assert task.leaf is not None
             self.module.attach(task.leaf, network, chosen)
@@ -125,6 +147,16 @@ class Growth:
             self.module = TreeVAEModule.of([(network, chosen)]) if candidates > 1 else network
             self.labels = None
         yield from self.start.go_on(self, samples)
+
+    def _compared(self, objective: ElboObjective, samples: Samples, task: Task, keep: int) -> CandidatesCompared:
+        """What the rule says of candidates, of which so many are to be kept."""
+        compare, about = self.start.choices.compare, (objective, samples, task.stage, task.leaf, task.seed, self.plan)
+        if keep == 1:
+            return compare(*about)
+        compared = compare(*about, keep=keep)
+        if len(set(compared.kept)) != keep:
+            raise ValueError(f"the rule that compares candidates kept {compared.kept}; in a race it must keep {keep}")
+        return compared
 
     # -- saving -------------------------------------------------------------------------------------------------
 
@@ -141,6 +173,9 @@ class Growth:
             tensors["labels"] = self.labels
         if with_weights and self.planted:
             tensors |= {f"module.{name}": value for name, value in self.module.state_dict().items()}
+        if self._left is not None:
+            about["left"] = {"depth": self._left.depth, "candidates": len(self._left.nodes.layout.trees)}
+            tensors |= {f"left.{name}": value for name, value in self._left.state_dict().items()}
         return about, tensors
 
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -153,6 +188,11 @@ class Growth:
                 module.load_state_dict(weights)
             self.module = module.to(self._device)
         self.labels = tensors["labels"].to(self._device) if "labels" in tensors else None
+        self._left = None
+        if "left" in about:
+            depth, candidates = int(about["left"]["depth"]), int(about["left"]["candidates"])
+            self._left = self._children(depth, candidates, torch.Generator())
+            self._left.load_state_dict(below("left.", tensors))
         self.random.set_state(tensors["random"])
 
 

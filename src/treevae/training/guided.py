@@ -8,53 +8,32 @@ final    the tree is trained to the end; leaves that win no sample are pruned
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
 from ..guides.guide import Guide
-from ..guides.told import agreement
-from ..model.module import TreeVAEModule
-from .choosing import Choices, compare
-from .events import CandidatesCompared, Event, GuideMade, TreeChanged
+from .choosing import Choices
+from .events import Event, GuideMade, TreeChanged
 from .growing import FINAL, FIRST, SPLIT, Splits
 from .growth import Growth
-from .objectives import ElboObjective
 from .plan import Plan, Stage
-from .samples import Samples, over
-
-
-def by_agreement(
-    objective: ElboObjective, samples: Samples, stage: Stage, leaf: int | None, seed: int, plan: Plan
-) -> CandidatesCompared:
-    """The tree whose leaves say most of the leaves of a sample's neighbours; without neighbours that of least loss."""
-    compared = compare(objective, samples, stage, leaf, seed, plan)
-    network = objective.network
-    if samples.neighbours is None or not isinstance(network, TreeVAEModule):
-        return replace(compared, chosen=min(range(len(compared.losses)), key=compared.losses.__getitem__))
-    reach, told = over(network, samples, network.reach), []
-    for part in reach.split([len(tree.leaves) for tree in network.nodes.layout.trees], dim=1):
-        told.append(agreement(part, part, samples.neighbours))
-    return replace(compared, agreement=tuple(told), chosen=max(range(len(told)), key=told.__getitem__))
+from .samples import Samples
 
 
 @dataclass(frozen=True)
 class Guided:
     """A tree that begins with what a guide says."""
 
-    guides: Callable[[int], Iterable[Guide]]  # by a seed
-    n_guides: int
-    choices: Choices = field(default_factory=lambda: Choices(compare=by_agreement))
+    guides: Callable[[int], Iterable[tuple[Guide, float]]]  # by a seed, each with what it says of neighbours, in nats
+    choices: Choices = field(default_factory=Choices)
     tree: None = None
 
     def stages(self, plan: Plan) -> Mapping[str, Stage]:
         """The plan's."""
         return plan.stages
-
-    def first_leaves(self, plan: Plan) -> int:
-        """Those of all guides, if each has as many as asked for."""
-        return plan.n_leaves * self.n_guides
 
     def choose(self, run: Growth, samples: Samples) -> Iterator[Event]:
         """Say what the run wants to be trained next, or end it."""
@@ -62,11 +41,13 @@ class Guided:
             yield from self._splits.choose(run, samples)
             return
         if not run.planted:
-            guides = []
-            for guide in self.guides(run.draw_seed() % 2**31):
-                guides.append(guide)
-                yield GuideMade(guide.name, len(guide.tree.leaves), float((guide.labels >= 0).mean()))
-            run.plant([guide.tree for guide in guides], torch.stack([torch.tensor(guide.labels) for guide in guides]))
+            best, most = None, -math.inf
+            for guide, said in self.guides(run.draw_seed() % 2**31):
+                yield GuideMade(guide.name, len(guide.tree.leaves), float((guide.labels >= 0).mean()), said)
+                if said > most:
+                    best, most = guide, said
+            assert best is not None
+            run.plant([best.tree], torch.tensor(best.labels)[None])
         run.want(run.plan.first)
 
     def go_on(self, run: Growth, samples: Samples) -> Iterator[Event]:
@@ -80,4 +61,4 @@ class Guided:
 
     @property
     def _splits(self) -> Splits:
-        return Splits(Choices(self.choices.best_leaf, weigh=self.choices.weigh))
+        return Splits(self.choices)

@@ -30,7 +30,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class EpochDone:
-    """A run has ended an epoch, from 0; ``means`` are of the loss's terms. ``last``: it has ended the stage."""
+    """A run has ended an epoch, from 0; ``means`` are of the loss's terms. ``last``: it has ended the training."""
 
     run: int
     epoch: int
@@ -39,7 +39,7 @@ class EpochDone:
 
 
 class Training:
-    """A stage in progress.
+    """A stage, or a part of one, in progress.
 
     Runs of a stage may have different numbers of samples, so that their epochs have different numbers of steps: each
     keeps its own time. One that has ended the stage is carried along, at a learning rate of 0, until all have.
@@ -58,6 +58,8 @@ class Training:
         One for each run.
     fast : bool
         Whether products on a GPU may be rounded for speed.
+    part : (int, int), optional
+        The epochs of the stage that are trained: from the first until before the second; by default all.
     """
 
     def __init__(
@@ -68,11 +70,13 @@ class Training:
         batch_size: int,
         seeds: Sequence[int],
         fast: bool = True,
+        part: tuple[int, int] | None = None,
     ) -> None:
+        self._first, self._last = part or (0, stage.epochs)
         self.objective, self.stage, self.seeds = objective, stage, list(seeds)
         self._batch_size = min(batch_size, *objective.n_samples)
         self._steps = [n // self._batch_size for n in objective.n_samples]  # of an epoch
-        self.epoch, self.step = [0] * len(self.seeds), [0] * len(self.seeds)
+        self.epoch, self.step = [self._first] * len(self.seeds), [0] * len(self.seeds)
         self._window = samples.window(objective.n_derived * len(self.seeds), self._batch_size)
         if self._window is None:
             objective.hold_all()
@@ -86,7 +90,7 @@ class Training:
         self._stepper = Stepper(objective, self._batch_size, seeds, stage.weight_decay, fast)
 
     def run(self) -> Iterator[EpochDone | None]:
-        """Train to the end of the stage; None is a pause, in which :meth:`state` may be asked for."""
+        """Train to the end; None is a pause, in which :meth:`state` may be asked for."""
         for run in range(len(self.seeds)):
             self._begin_epoch(run)
         paused = time.monotonic()
@@ -115,9 +119,13 @@ class Training:
     def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Stand where another training of the same stage stood."""
         self.epoch, self.step = list(about["epoch"]), list(about["step"])
-        n, epochs = len(self.seeds), [self.stage.epochs] * len(self.seeds)
-        for name, values, most in (("epoch", self.epoch, epochs), ("step", self.step, self._steps)):
-            if len(values) != n or not all(type(v) is int and 0 <= v <= m for v, m in zip(values, most, strict=True)):
+        n, epochs = len(self.seeds), [self._last] * len(self.seeds)
+        for name, values, least, most in (
+            ("epoch", self.epoch, self._first, epochs),
+            ("step", self.step, 0, self._steps),
+        ):
+            bounds = zip(values, most, strict=False)
+            if len(values) != n or not all(type(v) is int and least <= v <= m for v, m in bounds):
                 raise ValueError(f"{name}={values!r} of a stage with {epochs} epochs of {self._steps} steps")
         self.objective.network.load_state_dict(below("network.", tensors))
         for name, value in self._stepper.adam.tensors().items():
@@ -128,7 +136,7 @@ class Training:
         self._stepper.seek(int(about["tick"]))
 
     def _ended(self, run: int) -> bool:
-        return self.epoch[run] == self.stage.epochs
+        return self.epoch[run] == self._last
 
     def _trees(self, run: int) -> slice:
         candidates = self.objective.n_trees // len(self.seeds)

@@ -73,6 +73,7 @@ class Plan:
     leaf_rule: str = "samples"  # which leaf is split: most samples, or most loss
     min_share: float = 0.05  # of the samples, for the smaller child: a candidate below this has collapsed
     min_leaf: float = 0.01  # of the samples: a leaf below this does not count, and is pruned at the end
+    race: tuple[float, ...] = ()  # shares of a stage after which the worse half of its candidates leaves
 
     def __post_init__(self) -> None:
         stages = [stage for stage in (self.first, self.subtree, self.whole, self.final) if stage is not None]
@@ -82,6 +83,8 @@ class Plan:
             raise ValueError(f"stage {wrong[0]!r} trains the wrong part; {CHILDREN!r} are those of a subtree")
         if self.samples_per_step < 1:
             raise ValueError(f"batch_size={self.batch_size} is less than the views of one sample")
+        if not all(0 < share < 1 for share in self.race) or list(self.race) != sorted(self.race):
+            raise ValueError(f"race={self.race!r} must be shares of a stage, between 0 and 1, the smallest first")
 
     @property
     def stages(self) -> dict[str, Stage]:
@@ -93,6 +96,12 @@ class Plan:
     def samples_per_step(self) -> int:
         """Samples whose views make a batch."""
         return self.batch_size // max(stage.views for stage in self.stages.values())
+
+    def heat(self, stage: Stage, first: int, candidates: int) -> tuple[int, int]:
+        """Until which epoch so many candidates are trained from an epoch of a stage on, and how many then go on."""
+        ends = [max(1, round(share * stage.epochs)) for share in self.race] if candidates > 1 else []
+        last = min((end for end in ends if end > first), default=stage.epochs)
+        return (stage.epochs, 1) if last >= stage.epochs else (last, ceil(candidates / 2 ** ends.count(last)))
 
     @classmethod
     def paper(
@@ -185,6 +194,9 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-able values."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
+        told["race"] = list(self.race)
+        if not self.race:  # as earlier versions told of a plan, so that one goes on with their runs
+            del told["race"]
         return {name: _stage_to_dict(value) if isinstance(value, Stage) else value for name, value in told.items()}
 
     @classmethod
@@ -201,7 +213,7 @@ class Plan:
             for name, part in values.items()
             if isinstance(part, dict)
         }
-        return cls(**values | stages)
+        return cls(**values | stages | {"race": tuple(values.get("race", ()))})
 
 
 def _beside(contrast: Contrast | None, agreement: float) -> tuple[Term, ...]:
@@ -227,19 +239,28 @@ NEARLY = 0.99  # of the work, when all that was expected is done
 class Work:
     """How much of a plan is done, in units of one decoder's pass over all samples: the base of "time left"."""
 
-    def __init__(self, plan: Plan, tree: Tree | None, first_leaves: int) -> None:
+    def __init__(self, plan: Plan, tree: Tree | None) -> None:
         self.done = 0.0
         n_leaves = plan.n_leaves if tree is None else len(tree.leaves)
-        total = plan.first.epochs * self.epoch(first_leaves)
         grows = tree is None and plan.first.name == FIRST_TREE
+        total = self._race(plan, plan.first) if grows else plan.first.epochs * self.epoch(n_leaves)
         for k in range(2, n_leaves if grows else 2):  # the split that makes k leaves k + 1
             if plan.subtree is not None:
-                total += plan.subtree.epochs * self.epoch(2 * plan.n_init, share=min(1.0, 1.5 / k))
+                total += self._race(plan, plan.subtree, share=min(1.0, 1.5 / k))
             if plan.whole is not None and (k - 1) % plan.whole_every == 0:
                 total += plan.whole.epochs * self.epoch(k + 1)
         if plan.final is not None:
             total += plan.final.epochs * self.epoch(n_leaves)
         self._total = total
+
+    def _race(self, plan: Plan, stage: Stage, share: float = 1.0) -> float:
+        """The work of a stage with candidates, of two leaves each."""
+        total, first, candidates = 0.0, 0, plan.n_init
+        while first < stage.epochs:
+            last, keep = plan.heat(stage, first, candidates)
+            total += (last - first) * self.epoch(2 * candidates, share)
+            first, candidates = last, keep
+        return total
 
     @staticmethod
     def epoch(leaves: int, share: float = 1.0) -> float:
