@@ -17,7 +17,7 @@ from treevae.cli.demo import DEMO
 from treevae.experiments.showing import as_latex, as_markdown, lines
 from treevae.experiments.store import Store
 from treevae.experiments.tables import table_of
-from treevae.starting import AGREEMENT, CANDIDATES, GUIDANCE, GUIDES, LARGEST
+from treevae.starting import AGREEMENT, CANDIDATES, GUIDANCE, GUIDES, LARGEST, LEAST_EPOCHS, SPLIT_EPOCHS, STEPS
 from treevae.training.plan import PAPER_EPOCHS
 
 ROOT = Path(__file__).parents[1]
@@ -154,13 +154,18 @@ def test_every_parameter_is_documented(name):
 def test_the_plan_of_the_pages_is_the_default():
     defaults = {name: about.default for name, about in inspect.signature(TreeVAE).parameters.items()}
     assert (defaults["start"], defaults["epochs"], defaults["n_init"], defaults["max_depth"]) == ("auto",) * 3 + (6,)
-    assert (PAPER_EPOCHS, CANDIDATES, LARGEST) == (150, 16, 30_000)
+    assert (PAPER_EPOCHS, SPLIT_EPOCHS, CANDIDATES, LARGEST) == (150, 60, 16, 30_000)
     assert GUIDES == ("embedding", "kmeans", "networks")
+    said = " ".join(inspect.getdoc(TreeVAE).split())
+    assert f'"auto" means {LEAST_EPOCHS}, and of small data so many that there are {STEPS} steps' in said
+    assert f'"auto" means {SPLIT_EPOCHS}, and {PAPER_EPOCHS} is the paper\'s' in said
+    assert f"for more than {LARGEST:,} images" in said
+    assert f"or {CANDIDATES} candidates of which the worse half leaves" in said
     readme, results, start = (" ".join(page.split()) for page in (README, RESULTS, (USE / "start.md").read_text()))
     assert "Sixteen candidates for every split and seven levels" in results
     assert "Sixteen candidates for every split make MNIST's trees better" in readme
-    assert "150, the default there, is the paper's schedule" in start
-    assert "Three guides are tried, unless told otherwise" in start
+    assert "60 are the default there, and 150 the paper's schedule" in start
+    assert "Three guides are made, unless told otherwise" in start
     assert "By splits sixteen candidates are trained for every split" in start
     guide = " ".join((USE / "start-from-a-guide.md").read_text().split())
     assert "Of vectors, and of up to 30,000 images, a tree begins with three guides" in guide

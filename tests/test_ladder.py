@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 
-from treevae.baselines.ladder import VAE, LadderVAE, matched_hidden_dim, path
+from treevae.baselines.ladder import VAE, LadderVAE, ladder_plan, matched_hidden_dim, path
 from treevae.baselines.ward import Ward
 from treevae.model.layout import NodeKey
 from treevae.model.module import TreeVAEModule
@@ -39,7 +39,7 @@ def test_a_path_has_one_leaf():
 
 @pytest.mark.parametrize(("model", "grown", "tuned"), [(VAE(), 350, 150), (LadderVAE(), 700, 300)])
 def test_the_papers_schedule(model, grown, tuned):
-    plan = model._plan(model._as_for_treevae(), 60000)
+    plan = ladder_plan(model._as_for_treevae(), model._schedule, 60000)
     assert (plan.first.epochs, plan.final.epochs, plan.whole, plan.batch_size) == (grown, tuned, None, 256)
     assert [plan.first.kl_weight(epoch) for epoch in (0, 100, 200, grown - 1)] == pytest.approx([0, 0.5, 1, 1])
     assert plan.first.rate(grown - 1) == 1e-3
@@ -51,7 +51,7 @@ def test_the_papers_schedule(model, grown, tuned):
 
 def test_a_shorter_schedule_keeps_the_proportions():
     model = LadderVAE(epochs=100)
-    plan = model._plan(model._as_for_treevae(), 60000)
+    plan = ladder_plan(model._as_for_treevae(), model._schedule, 60000)
     assert (plan.first.epochs, plan.final.epochs, plan.final.drop_after) == (70, 30, 10)
     assert plan.first.kl_weight(20) == pytest.approx(1)
 

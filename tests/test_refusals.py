@@ -132,10 +132,10 @@ def test_without_enough_memory_one_is_told_what_takes_less(monkeypatch, error):
 
     monkeypatch.setattr("treevae.fitting.Fitting.run", fail)
     with pytest.raises(MemoryError, match=r"has 5 samples .* of 16 trees .*n_init=16, seeds: 1.*take less") as caught:
-        TreeVAE(batch_size=5).fit(VECTORS)
+        TreeVAE(batch_size=5, start="splits").fit(VECTORS)
     assert caught.value.__cause__ is error
     with pytest.raises(MemoryError, match=r"of 6 trees .*n_init=3, seeds: 2"):
-        TreeVAE(n_init=3).fit_seeds(VECTORS, [0, 1])
+        TreeVAE(n_init=3, start="splits").fit_seeds(VECTORS, [0, 1])
 
 
 def test_other_errors_of_torch_are_left_as_they_are(monkeypatch):

@@ -69,9 +69,9 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         A fixed tree to train as it is, without growing or pruning; ``n_leaves`` is then ignored.
     start : {"auto", "splits", "guide"}, default="auto"
         How the tree begins. "splits" is the paper's way: one split after the other, each trained on its own. "guide"
-        begins with cheap clusterings, each of which gives a tree at once; their routers learn its labels beside the
-        ELBO, then follow the loss alone. It takes a fraction of the time. "auto" takes a guide for vectors and for up
-        to 30,000 images, and splits for more images; a guide in ``fit`` is always taken.
+        begins with a cheap clustering that gives the whole tree at once; the routers learn its labels beside the ELBO,
+        then follow the loss alone. It takes a fraction of the time. "auto" takes a guide, but splits for more than
+        30,000 images, and for fewer samples than leaves; a guide in ``fit`` is always taken.
     neighbours : int, default=10
         How many nearest neighbours of each sample count as near: at every step one of them is drawn, and the two should
         fall into the same leaf. Distances are Euclidean between the samples as the model sees them, or read from
@@ -80,13 +80,13 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), or the one that
         adds most to the reconstruction loss or to the negative ELBO.
     n_init : int or "auto", default="auto"
-        What is trained side by side, of which the best is kept: guides, or candidates for the first tree and for every
-        split. "auto" means three guides ("embedding", "kmeans", "networks"), or 16 candidates. Of guides, the tree is
-        kept whose leaves tell most of the leaves of a sample's neighbours. Of splits a wrong one is never repaired, so
-        with candidates the tree depends less on luck. Of those whose decisions are about as sure as the surest's, the
-        one with the best ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less
-        than 5 % of the samples. 1 is the paper, and takes about a third of the time; 4 lies between them in both.
-        Memory grows with it too. Augmentation and contrastive loss play no part in this choice.
+        How many guides are made, or how many candidates are trained side by side for the first tree and for every
+        split, of which the best is kept. "auto" means three guides ("embedding", "kmeans", "networks"), or 16
+        candidates of which the worse half leaves again and again. Taken is the guide whose groups tell most of the
+        groups of a sample's neighbours. A wrong split is never repaired, so with candidates the tree depends less on
+        luck. Of those whose decisions are about as sure as the surest's, the one with the best ELBO, its KL weighted
+        as in training, is kept, leaving out those whose smaller child wins less than 5 % of the samples. 1 is the
+        paper. Memory grows with the candidates. Augmentation and contrastive loss play no part in this choice.
     augment : str or callable, default=None
         Train on changed versions of the samples, drawn anew at every step. "cifar", "celeba" and "omniglot" are the
         paper's: crops, flips and colours for photographs, a weaker set for faces, small turns and shifts for drawings.
@@ -104,16 +104,15 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         output alone, (E) the Jensen-Shannon divergence of the two views' decisions.
     epochs : int or "auto", default="auto"
         The knob for time against quality. From a guide: epochs of the whole fit; "auto" means 20, and of small data so
-        many that there are 1,000 steps. By splits: epochs of a growth stage; "auto" means 150, the paper's. The other
-        stages' epochs, the step of the learning rate and the slope of the KL weight keep the paper's proportions to it.
-        15 is a quick look; below that the KL weight has too few epochs to rise, and samples mean little.
+        many that there are 700 steps. By splits: epochs of a growth stage; "auto" means 60, and 150 is the paper's. The
+        other stages' epochs, the step of the learning rate and the slope of the KL weight keep the paper's proportions
+        to it. 15 is a quick look; below that the KL weight has too few epochs to rise, and samples mean little.
     batch_size : int, default=256
         Samples in a training step; never more than a tenth of the samples, so that small data can be split too. A
         leaf needs one batch of samples to be split.
     learning_rate : float, default=1e-3
         Of Adam, at the start; it is a tenth after two thirds of a stage's epochs, or after four fifths of all epochs
-        from a guide. Few epochs or few samples
-        can use more.
+        from a guide. Few epochs or few samples can use more.
     device : str, default="auto"
         "auto" takes a CUDA GPU if there is one, else the CPU; or any name torch knows.
     random_state : int, RandomState instance or None, default=None
