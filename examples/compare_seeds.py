@@ -1,7 +1,7 @@
 """How far a tree depends on luck: the same data, several seeds, and the tree that they agree on.
 
     python examples/compare_seeds.py              # some minutes on two cores
-    python examples/compare_seeds.py --seeds 5 --candidates 16
+    python examples/compare_seeds.py --seeds 5 --candidates 6
 
 Prints how well the groups of the seeds agree. Writes a picture of each tree and average.png, the dendrogram of the mean
 edges between the clusters of those that have as many.
@@ -21,8 +21,8 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--seeds", type=int, default=2, help="how many")
     asked.add_argument("--groups", type=int, default=10, help="how many to grow to")
-    asked.add_argument("--epochs", type=int, default=30, help="of each stage: more take longer and are better")
-    asked.add_argument("--candidates", type=int, default=4, help="for each split: more leave less to luck")
+    asked.add_argument("--epochs", type=int, default=30, help="more take longer and are better")
+    asked.add_argument("--candidates", type=int, default=3, help="guides to begin with: more leave less to luck")
     asked.add_argument("--out", type=Path, default=Path("seeds"), help="the folder to write into")
     args = asked.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

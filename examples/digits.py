@@ -17,8 +17,8 @@ import treevae
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--groups", type=int, default=10, help="how many to grow to")
-    asked.add_argument("--epochs", type=int, default=30, help="of each stage: more take longer and are better")
-    asked.add_argument("--candidates", type=int, default=4, help="trained for each split, of which the best is kept")
+    asked.add_argument("--epochs", type=int, default=30, help="more take longer and are better")
+    asked.add_argument("--candidates", type=int, default=3, help="guides to begin with, of which the best is kept")
     asked.add_argument("--out", type=Path, default=Path("digits-tree"), help="the folder to write into")
     args = asked.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

@@ -22,13 +22,13 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--seeds", type=int, default=2, help="how many")
     asked.add_argument("--groups", type=int, default=10, help="how many to grow to")
-    asked.add_argument("--epochs", type=int, default=30, help="of each stage: more take longer and are better")
+    asked.add_argument("--epochs", type=int, default=30, help="more take longer and are better")
     asked.add_argument("--out", type=Path, default=Path("mlflow-models"), help="the folder for the models")
     args = asked.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
 
     X = load_digits().images / 16
-    model = treevae.TreeVAE(args.groups, epochs=args.epochs, n_init=4, verbose=True)
+    model = treevae.TreeVAE(args.groups, epochs=args.epochs, verbose=True)
     epochs: Counter[int | None] = Counter()  # of each seed, over all stages
 
     def log(event: Event) -> None:

@@ -30,7 +30,7 @@ def main() -> None:
     asked.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="a column to leave out")
     asked.add_argument("--label", metavar="COLUMN", help="a column with known classes")
     asked.add_argument("--groups", type=int, default=4, help="how many to grow to")
-    asked.add_argument("--epochs", type=int, default=30, help="of each stage: more take longer and are better")
+    asked.add_argument("--epochs", type=int, default=30, help="more take longer and are better")
     asked.add_argument("--out", type=Path, default=Path("csv-tree"), help="the folder to write into")
     args = asked.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def main() -> None:
 
     table = treevae.data.read(args.csv, drop=args.drop, label=args.label)
     X = StandardScaler().set_output(transform="pandas").fit_transform(table.frame)  # one unit for all features
-    model = treevae.TreeVAE(args.groups, epochs=args.epochs, n_init=4, random_state=0, verbose=True)
+    model = treevae.TreeVAE(args.groups, epochs=args.epochs, random_state=0, verbose=True)
     labels = model.fit_predict(X)
 
     print(model.tree_)

@@ -28,7 +28,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("folder", type=Path, nargs="?", help="with the pictures; without one some are made")
     asked.add_argument("--groups", type=int, default=8, help="how many to grow to")
-    asked.add_argument("--epochs", type=int, default=30, help="of each stage: more take longer and are better")
+    asked.add_argument("--epochs", type=int, default=30, help="more take longer and are better")
     asked.add_argument("--out", type=Path, default=Path("pictures-tree"), help="the folder to write into")
     args = asked.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def main() -> None:
         make_pictures(args.folder, 1000)
 
     pictures = treevae.data.read(args.folder)
-    model = treevae.TreeVAE(args.groups, epochs=args.epochs, n_init=4, random_state=0, verbose=True)
+    model = treevae.TreeVAE(args.groups, epochs=args.epochs, random_state=0, verbose=True)
     labels = model.fit_predict(pictures.X)
 
     print(model.tree_)

@@ -37,7 +37,7 @@ def kill_one(epochs: int, folder: Path) -> None:
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--epochs", type=int, default=30, help="of each stage")
+    asked.add_argument("--epochs", type=int, default=30, help="of the fit")
     asked.add_argument("--out", type=Path, default=Path("resumed"), help="the folder for the state of the fit")
     asked.add_argument("--die", action="store_true", help=argparse.SUPPRESS)  # the process that is to be killed
     args = asked.parse_args()

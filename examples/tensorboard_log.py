@@ -23,13 +23,13 @@ from treevae.training.events import EpochEnded, Event, TreeChanged
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--groups", type=int, default=10, help="how many to grow to")
-    asked.add_argument("--epochs", type=int, default=30, help="of each stage: more take longer and are better")
+    asked.add_argument("--epochs", type=int, default=30, help="more take longer and are better")
     asked.add_argument("--minutes", type=float, default=30, help="after which the fit stops, once there is a tree")
     asked.add_argument("--out", type=Path, default=Path("tensorboard-log"), help="the folder for TensorBoard")
     args = asked.parse_args()
 
     X = load_digits().images / 16
-    model = treevae.TreeVAE(args.groups, epochs=args.epochs, n_init=4, random_state=0)
+    model = treevae.TreeVAE(args.groups, epochs=args.epochs, random_state=0)
     began, epochs, trees = time.monotonic(), count(1), count(1)
     with SummaryWriter(args.out) as writer:
 

@@ -37,7 +37,7 @@ def main() -> None:
     asked.add_argument("texts", type=Path, nargs="?", help="a file with a text a line; without one, scipy's own")
     asked.add_argument("--groups", type=int, default=8, help="how many to grow to")
     asked.add_argument("--words", type=int, default=1000, help="the most frequent ones, which the model sees")
-    asked.add_argument("--epochs", type=int, default=30, help="of each stage: more take longer and are better")
+    asked.add_argument("--epochs", type=int, default=30, help="more take longer and are better")
     asked.add_argument("--out", type=Path, default=Path("texts-tree"), help="the folder to write into")
     args = asked.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def main() -> None:
     X = weigh.fit_transform(texts).toarray()
     words = weigh.get_feature_names_out()
     model = treevae.TreeVAE(
-        args.groups, latent_dim=4, network="deep_mlp", epochs=args.epochs, n_init=4, random_state=0, verbose=True
+        args.groups, latent_dim=4, network="deep_mlp", epochs=args.epochs, random_state=0, verbose=True
     )
     labels = model.fit_predict(X)  # weights in [0, 1] are taken as probabilities of words, as in the paper
 

@@ -236,7 +236,7 @@ def test_what_neighbours_need_is_said():
     with pytest.raises(ValueError, match="a term compares neighbours, and the samples come without any"):
         Neighbourhood(data(), Layout([THREE]))
     with pytest.raises(MemoryError, match=r"neighbours need all samples in the device's memory; set neighbours=0"):
-        Neighbourhood(with_neighbours(budget=5 * 4 * 16), Layout([THREE]))
+        with_neighbours(budget=5 * 4 * 16)
     assert Neighbourhood.of([Guidance(1.0, 2)], data(), Layout([THREE])) is None
 
 

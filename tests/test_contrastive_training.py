@@ -198,6 +198,7 @@ def test_projections_are_trained_with_the_first_tree_and_frozen_like_all_else_la
     monkeypatch.setattr(loop, "PAUSE", 0)
     one = grove(contrastive(), [0])
     (run,) = one.runs
+    run.plant([Tree().split(0)])
     first = {name: value.clone() for name, value in run.module.state_dict().items()}
     frozen, after_first, in_subtree = None, None, 0
     for happened in one.events():

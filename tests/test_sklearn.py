@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import check_dataframe_column_names_consiste
 
 from treevae import TreeVAE
 from treevae.baselines import VAE, Bisecting, DeepECT, LadderVAE, Ward
+from treevae.recipes import PAPER
 
 ASKS_A_CLUSTERER = (
     "the check reads classifier_tags.multi_class of whatever accepts sparse input and has predict_proba; a clusterer "
@@ -37,6 +38,7 @@ EXCLUDED = {
 SMALL = TreeVAE(3, max_depth=2, latent_dim=2, hidden_dim=16, n_init=2, epochs=4, learning_rate=2e-2, random_state=0)
 NETWORKS = [
     SMALL,
+    TreeVAE(**SMALL.get_params() | PAPER),
     VAE(1, latent_dim=2, hidden_dim=16, epochs=2, learning_rate=2e-2, random_state=0),
     LadderVAE(1, latent_dim=2, hidden_dim=16, epochs=2, learning_rate=2e-2, random_state=0),
     DeepECT(

@@ -105,9 +105,9 @@ def prepare(
         What comes beside X.
     """
     check_parameters(parameters)
-    check_start(parameters, beside)
     reader = stand_in(kind)
     matrix, form = read(reader, X, None, parameters["likelihood"].startswith("gaussian"))
+    check_start(parameters, len(matrix), beside)
     arch = architecture(parameters, form, matrix)
     if arch.likelihood == "gaussian_learnt" and not learnt_variance:
         arch = replace(arch, likelihood="gaussian")

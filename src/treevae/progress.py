@@ -15,6 +15,7 @@ from .training.events import (
     EmbeddingEpochEnded,
     EpochEnded,
     Event,
+    GuideMade,
     LeafChosen,
     LeafDied,
     LeafPruned,
@@ -89,6 +90,9 @@ class Progress:
                 where = event.stage if leaf is None or self._several else f"{event.stage} of node {leaf}"
                 description = f"{where}, epoch {event.epoch}/{event.epochs}"
                 self.at(sum(self._done.values()) / len(self._done), description, event.summary)
+            case GuideMade():
+                known = f" for {event.known:.0%} of the samples" if event.known < 1 else ""
+                self.say(f"{who}guide {event.name!r}: {event.leaves} leaves{known}, {event.agreement:.2f} nats")
             case LeafChosen():
                 small = f"; leaves with too few samples to count: {event.uncounted}"
                 why = small if event.uncounted else ""  # more leaves than asked for would puzzle without

@@ -240,7 +240,7 @@ class Run:
     # -- how far it has come ------------------------------------------------------------------------------------
 
     def course(self) -> Course | None:
-        """How far training had come at the last save, read without lock and weights; None before the first.
+        """How far training had come at the last save, read without lock and weights; None before there is a tree.
 
         Raises
         ------
@@ -252,7 +252,9 @@ class Run:
             return None
         number, about, saved_at = newest
         try:
-            tree = Tree.from_json(about["grove"]["runs"][0]["trees"][0])
+            if not (trees := about["grove"]["runs"][0]["trees"]):
+                return None
+            tree = Tree.from_json(trees[0])
             history = [events.from_dict(told) for told in about["histories"][0]]
             epochs = tuple(event for event in history if isinstance(event, EpochEnded))
             losses = tuple(round(event.loss, 3) for event in epochs)

@@ -22,7 +22,6 @@ from .errors import OneGroupError
 from .guides.guide import Guide
 from .guides.labels import numbered
 from .guides.neighbours import nearest, of_graph
-from .guides.sources import SOURCES
 from .guides.told import agreement, one_hot
 from .parameters import batch_rows, contrast_of
 from .storage.fingerprint import fingerprint
@@ -74,10 +73,12 @@ def _said(guide: Any) -> str:
 
 
 def start_of(given: Mapping[str, Any], form: InputForm, n_samples: int, beside: Beside) -> str:
-    """The start that is meant: "auto" takes a guide for vectors and for few images, and splits for many images."""
+    """The start that is meant: "auto" takes a guide, but splits for many images, and for fewer samples than leaves."""
     if given["tree"] is not None or given["start"] != AUTO:
         return SPLITS if given["tree"] is not None else str(given["start"])
-    return SPLITS if beside.guide is None and form.is_image and n_samples > LARGEST else GUIDE
+    if beside.guide is not None:
+        return GUIDE
+    return SPLITS if (form.is_image and n_samples > LARGEST) or n_samples < given["n_leaves"] else GUIDE
 
 
 def neighbours_of(given: Mapping[str, Any], x: Tensor, beside: Beside) -> Tensor | None:
@@ -135,7 +136,7 @@ def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int = 1, start
     )
 
 
-def check_start(given: Mapping[str, Any], beside: Beside) -> None:
+def check_start(given: Mapping[str, Any], n_samples: int, beside: Beside) -> None:
     """Raise unless what is given beside X can be used."""
     tree = given["tree"]
     if beside.guide is not None and tree is not None:
@@ -144,7 +145,7 @@ def check_start(given: Mapping[str, Any], beside: Beside) -> None:
         raise ValueError("graph tells which samples should share a leaf, and this model has but one; leave graph out")
     if beside.guide is not None and given["start"] == SPLITS:
         raise ValueError("guide is given, and start='splits' grows without one; set start='guide' or 'auto'")
-    if isinstance(beside.guide, str) and beside.guide not in SOURCES:
-        raise ValueError(f"guide={beside.guide!r} is not known; pass one of {', '.join(SOURCES)}, or labels")
+    if beside.guide is not None:
+        Guide.check(beside.guide, n_samples, int(given["n_leaves"]), int(given["max_depth"]))
     if beside.graph is not None and given["neighbours"] == 0:
         raise ValueError("graph tells the neighbours of each sample, and neighbours=0 asks for none; set it to 10")

@@ -157,7 +157,7 @@ def fit(
     if data in RECIPES:  # a folder of that name is ./NAME
         from ..data.sets import data_root, source_of
 
-        given = _given(context)
+        given = _given(context) | ({"start"} if guide is not None else set())  # which goes without splits
         if drop:
             raise ValueError(f"--drop is for tables of your own; {data} is a data set")
         recipe = {name: value for name, value in (PAPER | RECIPES[data]).items() if name not in given}

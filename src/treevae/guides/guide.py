@@ -99,11 +99,10 @@ class Guide:
             Where the guide comes from; by default it is told from what is given.
         """
         n = len(space)
+        cls.check(given, n, n_leaves, max_depth)
         if isinstance(given, Guide):
-            return given._checked(n, max_depth)
+            return given
         if isinstance(given, str):
-            if given not in SOURCES:
-                raise ValueError(f"guide={given!r} is not known; pass one of {', '.join(SOURCES)}, or labels")
             flat = SOURCES[given](space, n_leaves, neighbours, random_state)
             return cls._above(flat, space, neighbours, n_leaves, max_depth, name or given)
         if hasattr(given, "fit_predict"):
@@ -113,13 +112,28 @@ class Guide:
         if _is_linkage(given, n):
             tree, labels = linkage_tree(given, n_leaves, max_depth)
             return cls(labels, tree, name or "linkage")
-        labels = numbered(given)
-        if len(labels) != n:
-            raise ValueError(f"guide has {len(labels)} labels and X {n} samples; pass one label for each sample")
-        n_groups = int(labels.max()) + 1
-        if n_groups > n_leaves:
-            raise ValueError(f"guide has {n_groups} groups and n_leaves={n_leaves}; pass n_leaves={n_groups}")
-        return cls._above(labels, space, neighbours, n_leaves, max_depth, name or "given")
+        return cls._above(numbered(given), space, neighbours, n_leaves, max_depth, name or "given")
+
+    @classmethod
+    def check(cls, given: Any, n: int, n_leaves: int, max_depth: int | None = None) -> None:
+        """Raise unless :meth:`of` can take this for n samples, as far as is known before anything is clustered."""
+        if isinstance(given, Guide):
+            given._check_fits(n, max_depth)
+        elif isinstance(given, str):
+            if given not in SOURCES:
+                raise ValueError(f"guide={given!r} is not known; pass one of {', '.join(SOURCES)}, or labels")
+            if n_leaves > n:
+                raise ValueError(f"guide={given!r} makes n_leaves={n_leaves} groups of {n} samples; lower n_leaves")
+        elif not hasattr(given, "fit_predict"):
+            if _is_linkage(given, n):
+                linkage_tree(given, n_leaves, max_depth)
+                return
+            labels = numbered(given)
+            if len(labels) != n:
+                raise ValueError(f"guide has {len(labels)} labels and X {n} samples; pass one label for each sample")
+            if (n_groups := int(labels.max()) + 1) > n_leaves:
+                raise ValueError(f"guide has {n_groups} groups and n_leaves={n_leaves}; pass n_leaves={n_groups}")
+            _check_several(n_groups, "given")
 
     @classmethod
     def _above(
@@ -127,14 +141,13 @@ class Guide:
     ) -> Guide:
         """The guide of flat groups, and of the tree that is made above them."""
         labels, near = numbered(flat), neighbours.cpu().numpy()
-        if (n_groups := int(labels.max()) + 1) < 2:
-            raise OneGroupError(f"the guide {name!r} has {n_groups} group; a tree needs two at least")
+        _check_several(int(labels.max()) + 1, name)
         x = space.reshape(len(space), -1).cpu().numpy()
         tree, labels = crossing_tree(labels, near, max_depth, x, n_leaves)
         return cls(labels, tree, name)
 
-    def _checked(self, n: int, max_depth: int | None) -> Guide:
-        """The guide itself, where it is of n samples and low enough."""
+    def _check_fits(self, n: int, max_depth: int | None) -> None:
+        """Raise unless it is of n samples and low enough."""
         if len(self.labels) != n:
             raise ValueError(f"guide has {len(self.labels)} labels and X {n} samples; pass one label for each sample")
         if max_depth is not None and self.tree.height > max_depth:
@@ -142,7 +155,6 @@ class Guide:
                 f"the guide's tree has height {self.tree.height} and max_depth={max_depth}; "
                 f"pass max_depth={self.tree.height}"
             )
-        return self
 
 
 def _ready(given: Any, n_leaves: int, seed: int) -> Any:
@@ -157,6 +169,12 @@ def _ready(given: Any, n_leaves: int, seed: int) -> Any:
     if inspect.isclass(given):
         told |= {word: n_leaves for word in ("n_clusters", "n_components") if word in open_words}
     return clusterer.set_params(**told)
+
+
+def _check_several(n_groups: int, name: str) -> None:
+    """Raise unless there are groups to tell apart."""
+    if n_groups < 2:
+        raise OneGroupError(f"the guide {name!r} has {n_groups} group; a tree needs two at least")
 
 
 def _is_linkage(given: Any, n: int) -> bool:

@@ -12,7 +12,7 @@ MOST_LOSSES = 300
 
 
 def look(run: Run) -> tuple[TreeShape | None, Growing]:
-    """The tree and the course of training, as last saved; nothing is known before the first save."""
+    """The tree and the course of training, as last saved; nothing is known before there is a tree."""
     course = run.course()
     if course is None:
         return None, Growing()

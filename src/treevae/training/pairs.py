@@ -39,8 +39,6 @@ class Neighbourhood:
     ) -> None:
         if samples.neighbours is None:
             raise ValueError("a term compares neighbours, and the samples come without any")
-        if not samples.resident:
-            raise MemoryError("neighbours need all samples in the device's memory; set neighbours=0, or take fewer")
         self._x, self._views = samples.x, views
         self._near = samples.neighbours if subsets is None else _within(samples.neighbours, subsets)
         self._row = None if subsets is None else torch.cat(list(subsets)).to(samples.device)

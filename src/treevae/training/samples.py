@@ -51,6 +51,8 @@ class Samples:
             budget = torch.cuda.mem_get_info(device)[0] // 2 if on_gpu else CPU_BUDGET + self._bytes(x)
         self._budget = budget
         self.resident = self._bytes(x) <= budget
+        if neighbours is not None and not self.resident:
+            raise MemoryError("neighbours need all samples in the device's memory; set neighbours=0, or take fewer")
         self.x = x.to(device) if self.resident else x
         self.neighbours = None if neighbours is None else neighbours.to(device)
 
