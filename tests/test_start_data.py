@@ -9,7 +9,7 @@ import pytest
 from benchmarks.studies.start_cheap import METHODS, CheapInput, Clusters, merge, recorded, run, table, with_tree
 from benchmarks.studies.start_cheap import main as run_cheap
 from benchmarks.studies.start_data import (
-    Places,
+    Folders,
     StartSet,
     components,
     keep,
@@ -48,7 +48,7 @@ def same_but_for_test_rows(before, after):
 
 def test_components_are_learnt_from_training_samples_alone(tmp_path):
     X, y = cells()
-    places = Places(vectors=(tmp_path,))
+    places = Folders(vectors=(tmp_path,))
     write_cells(tmp_path, X, y)
     before = prepared("mouse-bladder", places)
     test = own_split(len(X), y)[1]
@@ -62,7 +62,7 @@ def test_components_are_learnt_from_training_samples_alone(tmp_path):
 
 def test_means_scales_and_gaps_are_learnt_from_training_samples_alone(tmp_path):
     arrays = proteins()
-    places = Places(vectors=(tmp_path,))
+    places = Folders(vectors=(tmp_path,))
     np.savez(tmp_path / "mice_protein.npz", **arrays)
     before = prepared("mice", places)
     held = whole_groups(arrays["y"], arrays["mouse"], per_class=2)
@@ -88,15 +88,15 @@ def test_levels_are_those_of_training_samples(tmp_path):
     assert test.tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]  # what no training sample has is no level
     with (tmp_path / "mushroom.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["cap", "class"], *([letter, "ep"[i % 2]] for i, letter in enumerate("ab" * 20))])
-    data = prepared("mushroom", Places(vectors=(tmp_path,)))
+    data = prepared("mushroom", Folders(vectors=(tmp_path,)))
     assert (len(data.X_train), len(data.X_test), data.X_train.shape[1]) == (32, 8, 2)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"letter\.npz was looked for in .*; name its folder with --vectors"):
-        prepared("letter", Places(vectors=(tmp_path,)))
+        prepared("letter", Folders(vectors=(tmp_path,)))
     with pytest.raises(ValueError, match="there is no set 'lettre'; there are digits"):
-        prepared("lettre", Places())
+        prepared("lettre", Folders())
 
 
 def test_functions_do_not_see_the_test_part():

@@ -28,7 +28,7 @@ from treevae.metrics import accuracy, dendrogram_purity, leaf_purity, nmi
 from treevae.records import source, versions
 
 from .. import record
-from .start_data import CARDS, Places, StartSet, add_places, kept, prepared
+from .start_data import CARDS, Folders, StartSet, add_places, kept, prepared
 
 SCORES = ("DP", "ACC", "NMI", "LP")
 KEY = ("data", "way", "seed")  # of a row
@@ -41,6 +41,7 @@ WAYS: dict[str, dict[str, Any]] = {  # parameters, and "guide" of fit
     "embedding": {"guide": "embedding"},
     "networks": {"guide": "networks"},
     "splits alone": {"start": "splits", "neighbours": 0, "epochs": 30, "n_init": 16},
+    "splits, short": {"start": "splits", "epochs": 20, "n_init": 2},
     "splits": {"start": "splits", "epochs": 30, "n_init": 16},
 }
 
@@ -64,7 +65,7 @@ def main() -> None:
     rows = recorded(given.out)
     for path in given.merge:
         rows |= recorded(path)
-    end, places = time.monotonic() + 60 * given.minutes, Places(given.root, tuple(given.vectors))
+    end, places = time.monotonic() + 60 * given.minutes, Folders(given.root, tuple(given.vectors))
     names = given.names or [name for name in CARDS if given.kept is None or (given.kept / f"{name}.npz").is_file()]
     for way in [] if given.show else given.ways:
         for name in names:
@@ -107,12 +108,7 @@ def _told(model: TreeVAE, data: StartSet) -> dict[str, Any]:
         **{score: round(100 * float(value), 2) for score, value in zip(SCORES, values, strict=True)},
         "ELBO": round(model.score(data.X_test[:SCORED]), 3),
         "leaves": len(model.tree_.leaves),
-        "guides": [event["name"] for event in events if event["event"] == "GuideMade"],
-        "compared": [
-            {"agreement": event["agreement"], "chosen": event["chosen"]}
-            for event in events
-            if event["event"] == "CandidatesCompared" and event["agreement"]
-        ],
+        "guides": {event["name"]: round(event["agreement"], 4) for event in events if event["event"] == "GuideMade"},
         "epochs": sum(event["event"] == "EpochEnded" for event in events),
         "scale": model.scale_,
     }

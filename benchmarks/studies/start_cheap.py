@@ -43,7 +43,7 @@ from treevae.records import source, versions
 from treevae.tree import Tree
 
 from .. import record
-from .start_data import CARDS, Places, StartSet, add_places, kept, prepared
+from .start_data import CARDS, Folders, StartSet, add_places, kept, prepared
 
 MOST_WARD, MOST_SPECTRAL = 20_000, 10_000  # samples: what takes their square in memory
 MOST_FULL = 128  # features, for full covariances
@@ -99,7 +99,7 @@ def main() -> None:
     if given.show:
         print("\n".join(table(recorded(given.out)["rows"])))
         return
-    places = Places(given.root, tuple(given.vectors))
+    places = Folders(given.root, tuple(given.vectors))
     if any(method.startswith("umap") for method in given.methods):
         noise = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
         umap_hdbscan(CheapInput(noise, noise[:50], 2, 0))  # it compiles itself, which is no part of the seconds

@@ -33,7 +33,7 @@ OWN_SPLIT = "a fifth of the samples, drawn with seed 0, stratified by class"
 
 
 @dataclass(frozen=True)
-class Places:
+class Folders:
     """Where the data lie."""
 
     root: Path | None = None  # of treevae's data sets; None is what $TREEVAE_DATA says
@@ -67,7 +67,7 @@ class StartSet:
         return _flat(self.X_train), _flat(self.X_test)
 
 
-Read = Callable[[Places], StartSet]
+Read = Callable[[Folders], StartSet]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Card:
     from_idx: bool = False  # too large to be carried as arrays
 
 
-def prepared(name: str, places: Places) -> StartSet:
+def prepared(name: str, places: Folders) -> StartSet:
     """A set of the study by its name."""
     if name not in CARDS:
         raise ValueError(f"there is no set {name!r}; there are {', '.join(CARDS)}")
@@ -154,7 +154,7 @@ def whole_groups(y: np.ndarray, groups: np.ndarray, per_class: int) -> np.ndarra
 # -- the sets ---------------------------------------------------------------------------------------------------------
 
 
-def _data_set(name: str, n_leaves: int, places: Places, *, flat: bool = False, first: int | None = None) -> StartSet:
+def _data_set(name: str, n_leaves: int, places: Folders, *, flat: bool = False, first: int | None = None) -> StartSet:
     """A set that treevae reads, its first training samples or all of them."""
     data = load_data_set(name, places.root)
     if data.y_train is None or data.y_test is None:
@@ -165,13 +165,13 @@ def _data_set(name: str, n_leaves: int, places: Places, *, flat: bool = False, f
     return StartSet(X_train, data.y_train[:first], X_test, data.y_test, n_leaves)
 
 
-def _letter(places: Places) -> StartSet:
+def _letter(places: Folders) -> StartSet:
     with np.load(places.find("letter.npz")) as file:
         X, X_test = standardised(file["X"], file["X_test"])
         return StartSet(X, file["y"], X_test, file["y_test"], 26)
 
 
-def _mouse_bladder(places: Places) -> StartSet:
+def _mouse_bladder(places: Folders) -> StartSet:
     with np.load(places.find("mouse_bladder.npz")) as file:
         X, y = file["X"], file["y"]
     train, test = own_split(len(X), y)
@@ -179,7 +179,7 @@ def _mouse_bladder(places: Places) -> StartSet:
     return StartSet(X_train, y[train], X_test, y[test], 16)
 
 
-def _mushroom(places: Places) -> StartSet:
+def _mushroom(places: Folders) -> StartSet:
     with places.find("mushroom.csv").open(newline="", encoding="utf-8") as file:
         _, *rows = csv.reader(file)
     y = np.unique([row[-1] for row in rows], return_inverse=True)[1]
@@ -188,7 +188,7 @@ def _mushroom(places: Places) -> StartSet:
     return StartSet(X_train, y[train], X_test, y[test], 8)
 
 
-def _mice(places: Places) -> StartSet:
+def _mice(places: Folders) -> StartSet:
     with np.load(places.find("mice_protein.npz")) as file:
         X, y, mouse = file["X"], file["y"], file["mouse"]
     held = whole_groups(y, mouse, per_class=2)
@@ -196,24 +196,24 @@ def _mice(places: Places) -> StartSet:
     return StartSet(X_train, y[~held], X_test, y[held], 8)
 
 
-def _cifar10_features(places: Places) -> StartSet:
+def _cifar10_features(places: Folders) -> StartSet:
     with np.load(places.find("cifar10_features.npz")) as file:
         X_train, X_test = (file[key][:, :64].astype(np.float32) for key in ("train", "test"))
         return StartSet(X_train, file["y_train"], X_test, file["y_test"], 10)
 
 
-def _news20_embeddings(places: Places) -> StartSet:
+def _news20_embeddings(places: Folders) -> StartSet:
     with np.load(places.find("news20_minilm.npz")) as file:
         X_train, X_test = components(file["X_train"].astype(np.float32), file["X_test"].astype(np.float32), 64)
         return StartSet(X_train, file["y_train"], X_test, file["y_test"], 20)
 
 
-def _demo(places: Places) -> StartSet:
+def _demo(places: Folders) -> StartSet:
     sample = fashion_sample.load()
     return StartSet(sample.x_train, sample.y_train, sample.x_test, sample.y_test, 10)
 
 
-def _by_hand(made: ByHand, places: Places) -> StartSet:
+def _by_hand(made: ByHand, places: Folders) -> StartSet:
     n_train, n_test = N_BY_HAND
     X, levels = made_by_hand(made, n_train + n_test, SEED)
     y, (train, test) = levels[:, -1], np.split(np.arange(n_train + n_test), [n_train])
@@ -294,7 +294,7 @@ def main() -> None:
     add_places(parser)
     parser.add_argument("--out", type=Path, help="a folder for NAME.npz; nothing is written without it")
     given = parser.parse_args()
-    places = Places(given.root, tuple(given.vectors))
+    places = Folders(given.root, tuple(given.vectors))
     for name in given.names or [card.name for card in CARDS.values() if not card.from_idx]:
         data = prepared(name, places)
         shapes = f"{data.X_train.shape} + {data.X_test.shape}, {len(np.unique(data.y_train))} classes"
