@@ -45,7 +45,8 @@ def test_the_python_of_guides_runs():
     found: dict = {}
     for code in (begin, with_yours):
         exec(compile(code.replace("epochs=5", "epochs=1"), "start-from-a-guide.md", "exec"), found)
-    assert found["model"].history_[0] == {"event": "GuideMade", "name": "KMeans", "leaves": 10, "known": 1.0}
+    made = found["model"].history_[0]
+    assert made | {"agreement": 0} == {"event": "GuideMade", "name": "KMeans", "leaves": 10, "known": 1.0, "agreement": 0}
 
 
 def test_the_reports_python_runs(tmp_path, monkeypatch):

@@ -168,6 +168,7 @@ def test_words_of_scikit_learn(ladder):
         (VAE(2, hidden_dim=[3]), "hidden_dim=[3] has 1 sizes; give one number, or 2 of them for depth=2"),
         (LadderVAE(2, hidden_dim=True), "hidden_dim=True must be a whole number of at least 1"),
         (VAE(epochs=0), "epochs=0 must be a whole number of at least 1"),
+        (LadderVAE(epochs="auto"), "epochs='auto' must be a whole number of at least 1"),
         (VAE(learning_rate=True), "learning_rate=True must be a positive number"),
     ],
 )

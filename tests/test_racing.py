@@ -126,6 +126,7 @@ def test_a_race_of_sixteen_keeps_the_one_that_is_clear():
     plan = still(racing(n_init=16, race=(0.25, 0.25, 0.5, 0.75), min_share=0.0))
     grove = Grove(ARCH, samples, plan, [0])
     (run,) = grove.runs
+    run.plant([Tree().split(0)] * 16)
     trees = [(run.module, i) for i in range(16)]
     trees[11] = (good.runs[0].module, 0)
     run.module = TreeVAEModule.of(trees, 16)
@@ -141,8 +142,10 @@ def test_first_trees_of_several_shapes_race():
 
     @dataclasses.dataclass(frozen=True)
     class Shapes(Splits):
-        def first_trees(self, plan):
-            return shapes
+        def choose(self, run, samples):
+            if not run.planted:
+                run.plant(shapes)
+            yield from super().choose(run, samples)
 
     def third(objective, samples, stage, leaf, seed, plan, keep=1):
         seen.append((stage.epochs, keep))

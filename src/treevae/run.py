@@ -107,7 +107,7 @@ class Course:
     saves: int
     saved_at: float  # seconds since 1970
     seconds: float  # of fitting
-    tree: Tree
+    tree: Tree | None  # None before the first one stands
     epochs: tuple[EpochEnded, ...]
     losses: tuple[float, ...]  # what each epoch minimised, but for a contrastive loss
 
@@ -240,7 +240,7 @@ class Run:
     # -- how far it has come ------------------------------------------------------------------------------------
 
     def course(self) -> Course | None:
-        """How far training had come at the last save, read without lock and weights; None before there is a tree.
+        """How far training had come at the last save, read without lock and weights; None before the first.
 
         Raises
         ------
@@ -252,9 +252,8 @@ class Run:
             return None
         number, about, saved_at = newest
         try:
-            if not (trees := about["grove"]["runs"][0]["trees"]):
-                return None
-            tree = Tree.from_json(trees[0])
+            trees = about["grove"]["runs"][0]["trees"]
+            tree = Tree.from_json(trees[0]) if trees else None
             history = [events.from_dict(told) for told in about["histories"][0]]
             epochs = tuple(event for event in history if isinstance(event, EpochEnded))
             losses = tuple(round(event.loss, 3) for event in epochs)

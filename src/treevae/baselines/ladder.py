@@ -164,6 +164,7 @@ random_state, verbose
         """A TreeVAE's parameters for this tree, once the sizes are checked for its depth."""
         tree, given = self._tree(), self.get_params(deep=False)
         sizes_of_levels(given, "depth")
+        whole_number("epochs", given["epochs"])  # a number here, not "auto"
         given |= {"max_depth": given.pop("depth"), "tree": tree, **WITHOUT_SPLITS}
         return TreeVAE(**given).get_params(deep=False)
 

@@ -12,7 +12,7 @@ MOST_LOSSES = 300
 
 
 def look(run: Run) -> tuple[TreeShape | None, Growing]:
-    """The tree and the course of training, as last saved; nothing is known before there is a tree."""
+    """The tree and the course of training, as last saved; nothing is known before the first save."""
     course = run.course()
     if course is None:
         return None, Growing()
@@ -28,7 +28,7 @@ def look(run: Run) -> tuple[TreeShape | None, Growing]:
         losses=[losses[i] for i in keep],
         stages=[n for n, at in enumerate(keep) if any(one.epoch == 1 for one in epochs[at : at + keep.step])],
     )
-    return shape_of(course.tree), growing
+    return None if course.tree is None else shape_of(course.tree), growing
 
 
 def shape_of(tree: Tree) -> TreeShape:
