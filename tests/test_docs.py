@@ -46,7 +46,13 @@ def test_the_python_of_guides_runs():
     for code in (begin, with_yours):
         exec(compile(code.replace("epochs=5", "epochs=1"), "start-from-a-guide.md", "exec"), found)
     made = found["model"].history_[0]
-    assert made | {"agreement": 0} == {"event": "GuideMade", "name": "KMeans", "leaves": 10, "known": 1.0, "agreement": 0}
+    assert made | {"agreement": 0} == {
+        "event": "GuideMade",
+        "name": "KMeans",
+        "leaves": 10,
+        "known": 1.0,
+        "agreement": 0,
+    }
 
 
 def test_the_reports_python_runs(tmp_path, monkeypatch):

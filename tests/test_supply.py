@@ -51,9 +51,12 @@ def needed() -> set[str]:
     return {name for name, _ in found}
 
 
+UNPINNED = {"igraph", "leidenalg"}  # of the extra "graph", which make does not install: not every index has them
+
+
 def test_everything_that_is_installed_has_an_exact_version():
     assert {"torch", "numpy", "pillow", "markupsafe"} <= needed()  # also what is needed by what is needed
-    assert not needed() - pinned().keys()
+    assert not needed() - pinned().keys() - UNPINNED
 
 
 @pytest.mark.parametrize("name", sorted(pinned()))

@@ -59,10 +59,10 @@ PLANS: dict[str, Callable[[Plan], Plan]] = {
     "race": partial(replace, n_init=CANDIDATES, race=(1 / 16, 1 / 8, 1 / 4, 1 / 2)),
     "race, early": partial(replace, n_init=CANDIDATES, race=(1 / 16, 1 / 16, 1 / 8, 1 / 4)),
 }
-Halves = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Parted = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def samples_of(data: str) -> Halves:
+def samples_of(data: str) -> Parted:
     """Training and test samples, then their classes."""
     if data == "digits":
         X, y = load_digits(return_X_y=True)
