@@ -179,9 +179,10 @@ class WholeTree(OnSamples):
             runs = nodes.layout.run_of_trees
             seen = seen._replace(labels=self._labels.gather(1, self._index[index].index_select(0, runs)))
         if self._beside is not None:
-            of_pair = self.network.d(self._beside.x(self._index[index], noise[-1]))
-            logits = descent.posterior_logits(nodes, dict(enumerate(of_pair)))
-            seen = self._beside.compared(seen, descent.log_leaves(nodes, logits))
+            with torch.no_grad():
+                of_pair = self.network.d(self._beside.x(self._index[index], noise[-1]))
+                logits = descent.posterior_logits(nodes, dict(enumerate(of_pair)))
+                seen = self._beside.compared(seen, descent.log_leaves(nodes, logits))
         return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
 
     def right(self) -> Tensor:
@@ -303,11 +304,11 @@ class SubtreeOnSubset:
         log_leaves = descent.log_leaves(nodes, descended.logit_q)
         seen = Pass(nodes.layout, descended.logit_q, log_reach, None, log_leaves)
         if self._beside is not None:
-            of_pair = self._evidence_of_pairs(self._index[index + self._first], noise[-1])
-            seen = self._beside.compared(seen, descent.log_leaves(nodes, self.network.logits(of_pair)))
+            with torch.no_grad():
+                of_pair = self._evidence_of_pairs(self._index[index + self._first], noise[-1])
+                seen = self._beside.compared(seen, descent.log_leaves(nodes, self.network.logits(of_pair)))
         return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))
 
-    @torch.no_grad()
     def _evidence_of_pairs(self, index: Tensor, noise: Tensor) -> Evidence:
         """What is known of a neighbour of each of some samples, by their places in the subset."""
         assert self._beside is not None
