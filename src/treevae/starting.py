@@ -36,7 +36,7 @@ NEAREST = 10  # neighbours that tell which groups are near each other, where non
 LARGEST = 30_000  # images, up to which a guide is better than growing
 STEPS, LEAST_EPOCHS = 700, 20  # of a guided tree
 GUIDANCE = 0.2  # weight of a guide's labels, for each feature
-AGREEMENT = {SPLITS: 60.0, GUIDE: 20.0}  # weight of neighbours, in nats for a nat
+AGREEMENT = {SPLITS: 60.0, GUIDE: 10.0}  # weight of neighbours, in nats for a nat
 
 
 @dataclass(frozen=True, eq=False)
