@@ -147,5 +147,10 @@ def check_start(given: Mapping[str, Any], n_samples: int, beside: Beside) -> Non
         raise ValueError("guide is given, and start='splits' grows without one; set start='guide' or 'auto'")
     if beside.guide is not None:
         Guide.check(beside.guide, n_samples, int(given["n_leaves"]), int(given["max_depth"]))
+    if beside.graph is not None and np.shape(beside.graph) != (n_samples, n_samples):
+        raise ValueError(
+            f"graph has shape {np.shape(beside.graph)} and X {n_samples} samples; pass a matrix with one row and one "
+            "column for each sample"
+        )
     if beside.graph is not None and given["neighbours"] == 0:
         raise ValueError("graph tells the neighbours of each sample, and neighbours=0 asks for none; set it to 10")
