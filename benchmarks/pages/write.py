@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from ..studies import spread_table
-from . import history_tables, house_table, results_tables
+from . import history_tables, house_table, results_tables, start_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("results.md", "results-history.md", "spread.md", "house.md")
+PAGES = ("results.md", "results-history.md", "spread.md", "start-study.md", "house.md")
 PLACE = re.compile(r"<!-- table: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 TABLES: dict[str, Callable[[], list[str]]] = {
     "house": house_table.house,
@@ -50,6 +50,10 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "rules": spread_table.rules,
     "others": spread_table.others,
     "gains": spread_table.gains_table,
+    "start-defaults": start_tables.defaults,
+    "start-cheap": start_tables.cheap_methods,
+    "start-trials": start_tables.trials,
+    "start-races": start_tables.races,
 }
 
 

@@ -1,6 +1,6 @@
 """How a tree begins: what ``start``, ``neighbours``, ``n_init`` and ``epochs`` come to for the samples at hand.
 
-Every default that was chosen by a study is here; docs/evidence/start.md says how.
+Every default that was chosen by a study is here; docs/evidence/start-study.md says how.
 """
 
 from __future__ import annotations
