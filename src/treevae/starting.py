@@ -35,7 +35,7 @@ SPLIT_EPOCHS = 60
 NEAREST = 10  # neighbours that tell which groups are near each other, where none are asked for
 LARGEST = 30_000  # images, up to which a guide is better than growing
 STEPS, LEAST_EPOCHS = 700, 20  # of a guided tree
-GUIDANCE = 0.2  # weight of a guide's labels, for each feature
+GUIDANCE, LEAST_GUIDANCE = 0.2, 20.0  # weight of a guide's labels: for each feature, and more than that of neighbours
 AGREEMENT = {SPLITS: 60.0, GUIDE: 10.0}  # weight of neighbours, in nats for a nat
 
 
@@ -129,7 +129,7 @@ def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int = 1, start
         max(LEAST_EPOCHS, ceil(STEPS / (n_samples // batch_size))) if epochs == AUTO else int(epochs),
         int(given["n_leaves"]),
         batch_size,
-        GUIDANCE * n_features,
+        max(GUIDANCE * n_features, LEAST_GUIDANCE),
         weight,
         float(given["learning_rate"]),
         contrast=contrast_of(given),
