@@ -129,6 +129,19 @@ def test_the_guide_that_tells_most_of_neighbours_is_taken():
         np.testing.assert_array_equal(grove.runs[0].labels[0].numpy(), Y)
 
 
+@pytest.mark.parametrize(("said", "taken"), [(1.04, False), (1.06, True)])
+def test_a_guide_made_from_neighbours_must_be_clearly_better(said, taken):
+    tree = Tree().split(0).split(1).split(2)
+    plain, near = Guide(Y, tree, "kmeans"), Guide(np.arange(len(X)) % 4, tree, "embedding")
+    for told in ((plain, 1.0), (near, said)), ((near, said), (plain, 1.0)):
+        start = Guided(lambda _, told=told: told)
+        grove = Grove(ARCH, data(len(X)), Plan.guided(4, 4, 16, 1.0, 0.0), [0], start)
+        next(grove.events())
+        while not grove.runs[0].planted:
+            next(grove.events())
+        np.testing.assert_array_equal(grove.runs[0].labels[0].numpy(), (near if taken else plain).labels)
+
+
 def test_a_graph_takes_the_place_of_the_search():
     """A graph that joins samples across the groups: what is nearest in X is not asked."""
     n = len(X)

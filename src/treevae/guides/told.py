@@ -5,6 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+FROM_NEIGHBOURS = ("embedding", "networks", "umap", "leiden")  # guides that are made of what agreement measures
+BIAS = 0.05  # of their agreement, that counts for nothing
+
+
+def worth(name: str, agreement: float) -> float:
+    """What a guide's agreement counts for beside that of others: one made from neighbours must be clearly better."""
+    return agreement * (1 - BIAS) if name in FROM_NEIGHBOURS else agreement
+
 
 def agreement(held_out: Tensor, trained: Tensor, neighbours: Tensor) -> float:
     """The mutual information, in nats, between the leaf of a held-out sample and the leaves of its neighbours.

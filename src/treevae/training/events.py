@@ -138,7 +138,7 @@ class GuideMade(Event):
     name: str
     leaves: int
     known: float  # the share of the samples that it has a label for
-    agreement: float  # nats that a sample's group tells of its neighbours' groups; the tree begins with the most
+    agreement: float  # nats that a sample's group tells of its neighbours' groups; the most is taken, but see told.py
 
 
 @dataclass(frozen=True)

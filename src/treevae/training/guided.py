@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ..guides.guide import Guide
+from ..guides.told import worth
 from .choosing import Choices
 from .events import Event, GuideMade, TreeChanged
 from .growing import FINAL, FIRST, SPLIT, Splits
@@ -44,8 +45,8 @@ class Guided:
             best, most = None, -math.inf
             for guide, said in self.guides(run.draw_seed() % 2**31):
                 yield GuideMade(guide.name, len(guide.tree.leaves), float((guide.labels >= 0).mean()), said)
-                if said > most:
-                    best, most = guide, said
+                if worth(guide.name, said) > most:
+                    best, most = guide, worth(guide.name, said)
             assert best is not None
             run.plant([best.tree], torch.tensor(best.labels)[None])
         run.want(run.plan.first)
