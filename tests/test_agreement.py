@@ -10,10 +10,12 @@ from torch import Tensor
 from treevae.model import descent
 from treevae.model.layout import Layout
 from treevae.model.module import TreeVAEModule
+from treevae.training.engine import Noise
 from treevae.training.objectives import WholeTree
 from treevae.training.pairs import KEEP, Neighbourhood
 from treevae.training.samples import Samples
 from treevae.training.terms import Agreement, Guidance, Pass, from_dict, to_dict
+from treevae.training.views import Views
 from treevae.tree import Tree, balanced
 
 TREES = (THREE, Tree().split(0), balanced(4))  # of 3, 2 and 4 leaves, side by side
@@ -313,3 +315,22 @@ def test_terms_in_a_file_are_the_same_or_refused(term):
     for weight in (0, -1.0, float("nan"), float("inf"), "x", True):
         with pytest.raises(ValueError, match=r"weight=.* must be a positive number"):
             from_dict(to_dict(term) | {"weight": weight})
+
+
+@pytest.mark.parametrize("with_views", [False, True])
+def test_a_neighbour_moves_no_running_statistics(with_views):
+    """A step with neighbours leaves the norms as one without them does: a neighbour is no sample of the step."""
+    x, buffers = data(40).x, []
+    samples = Samples(x, CPU, neighbours=torch.arange(40).roll(7)[:, None])
+    for terms in ((), (Agreement(5.0),)):
+        module = TreeVAEModule(ARCH, [THREE], torch.Generator().manual_seed(0)).train()
+        views = Views(lambda batch: batch * 0.9, x.shape[1:], 1) if with_views else None
+        objective = WholeTree(module, samples, views, terms)
+        objective.hold_all()
+        index = torch.arange(16)[None]
+        objective.look(index, [0])
+        objective.terms(index, Noise([0], objective.noise_rows, 16, CPU).draw())
+        buffers.append({name: value for name, value in module.named_buffers() if value.is_floating_point()})
+    assert any((value != 0).any() for name, value in buffers[0].items() if "running_mean" in name)
+    for name, value in buffers[0].items():
+        torch.testing.assert_close(buffers[1][name], value, rtol=0, atol=0)

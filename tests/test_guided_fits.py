@@ -148,8 +148,12 @@ def test_a_graph_takes_the_place_of_the_search():
     graph = sparse.csr_array((np.ones(n), (np.arange(n), (np.arange(n) + 1) % n)), (n, n))
     given = TreeVAE(**GUIDED).get_params()
     prepared = prepare("TreeVAE", given, X, beside=Beside(graph=graph))
-    assert {frozenset(row) for row in prepared.neighbours.tolist()} == {frozenset([(i + 1) % n]) for i in range(n)}
-    assert prepare("TreeVAE", given, X).neighbours.shape == (n, 4)
+    of_graph = {frozenset(row) for row in prepared.neighbours(prepared.x).tolist()}
+    assert of_graph == {frozenset([(i + 1) % n]) for i in range(n)}
+        frozenset([(i + 1) % n]) for i in range(n)
+    }
+    alone = prepare("TreeVAE", given, X)
+    assert alone.neighbours(alone.x).shape == (n, 4)
     ours, theirs = (TreeVAE(**SHORT | {"epochs": 2}).fit(X, guide=Y, **how) for how in ({"graph": graph}, {}))
     assert ours.fitted_.epochs[-1].more["agreement"] != theirs.fitted_.epochs[-1].more["agreement"]
     by_splits = TreeVAE(**SMALL | {"neighbours": 3}).fit(X, graph=graph)

@@ -12,7 +12,6 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from treevae.guides import nearest, neighbours, of_graph
-from treevae.guides.neighbours import nearest_among
 
 
 def sorted_distances(one: np.ndarray, other: np.ndarray, found: torch.Tensor) -> np.ndarray:
@@ -35,10 +34,9 @@ def test_neighbours_are_the_nearest_of_all_pairs(n, features, seed, offset):
 
 def test_blocks_change_nothing(monkeypatch):
     x = torch.randn(100, 4, generator=torch.Generator().manual_seed(0))
-    whole, among = nearest(x, 7), nearest_among(x[:33] + 0.1, x, 7)
+    whole = nearest(x, 7)
     monkeypatch.setattr(neighbours, "BLOCK", 700)
     assert torch.equal(nearest(x, 7), whole)
-    assert torch.equal(nearest_among(x[:33] + 0.1, x, 7), among)
 
 
 def test_equal_samples_are_neighbours_but_none_is_its_own():
@@ -56,20 +54,10 @@ def test_samples_of_any_form_are_rows():
     assert torch.equal(nearest(x, 3), nearest(x.reshape(20, 6), 3))
 
 
-def test_queries_find_themselves_and_their_nearest():
-    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-    found = nearest_among(x[:10], x, 4)
-    assert found[:, 0].tolist() == list(range(10))
-    everyone = np.sort(cdist(x[:10].numpy(), x.numpy()), 1)[:, :4]
-    np.testing.assert_allclose(sorted_distances(x[:10].numpy(), x.numpy(), found), everyone, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("k", [0, 5])
 def test_as_many_neighbours_as_there_are_others(k):
     with pytest.raises(ValueError, match=f"neighbours={k} must be at least 1 and less than the number of samples, 5"):
         nearest(torch.zeros(5, 2), k)
-    with pytest.raises(ValueError, match="neighbours=6 must be at least 1 and at most the number of samples, 5"):
-        nearest_among(torch.zeros(1, 2), torch.zeros(5, 2), 6)
 
 
 def test_samples_without_a_distance_are_refused():
@@ -77,8 +65,6 @@ def test_samples_without_a_distance_are_refused():
     x[3, 1] = torch.nan
     with pytest.raises(ValueError, match="NaN or infinite"):
         nearest(x, 2)
-    with pytest.raises(ValueError, match="pass equal features"):
-        nearest_among(torch.zeros(5, 3), torch.zeros(5, 2), 2)
 
 
 class Told:

@@ -109,10 +109,11 @@ def fit_trees(
     """
     if start is not None and run is not None:
         raise ValueError("a start of one's own goes without a folder: a state would not tell which start it is of")
-    near = prepared.neighbours if any(stage.pairs for stage in plan.stages.values()) else None
-    samples = Samples(prepared.x, prepared.device, largest=prepared.arch.largest_activation, neighbours=near)
+    samples = Samples(prepared.x, prepared.device, largest=prepared.arch.largest_activation)
+    if any(stage.pairs for stage in plan.stages.values()):
+        samples.pair(prepared.neighbours)
     listener = listener or Listener()
-    start = start or _start_of(prepared)
+    start = start or _start_of(prepared, samples)
     make = partial(Grove, prepared.arch, samples, plan, start=start, augment=prepared.augment, fast=fast)
     identity = {} if run is None else prepared.identity() | {"plan": plan.to_dict()}
     fitting = Fitting(make, seeds, identity, listener)
@@ -153,11 +154,13 @@ def fit_trees(
     return [model for model in so_far if model is not None]
 
 
-def _start_of(prepared: Prepared) -> Start:
+def _start_of(prepared: Prepared, samples: Samples) -> Start:
     """How models come to their trees."""
     if prepared.tree is not None:
         return Given(prepared.tree)
-    return Guided(prepared.guides) if prepared.start == GUIDE else Splits()
+    if prepared.start == GUIDE:
+        return Guided(lambda seed: prepared.guides(samples.x, samples.neighbours, seed))
+    return Splits()
 
 
 class Runs(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,14 +63,13 @@ class Prepared:
         n_samples, n_features = self.x.shape
         return plan_of(self.parameters, n_samples, n_features, self.start)
 
-    @cached_property
-    def neighbours(self) -> torch.Tensor | None:
-        """The rows of each sample's neighbours, where they are to fall into the same leaf."""
-        return neighbours_of(self.parameters, self.x.to(self.device), self.beside)
+    def neighbours(self, x: torch.Tensor) -> torch.Tensor:
+        """The rows of each sample's neighbours, searched where x is."""
+        return neighbours_of(self.parameters, x, self.beside)
 
-    def guides(self, seed: int) -> Iterator[tuple[Guide, float]]:
+    def guides(self, x: torch.Tensor, neighbours: torch.Tensor | None, seed: int) -> Iterator[tuple[Guide, float]]:
         """The guides that a tree may begin with, each with what its groups say of those of neighbours, in nats."""
-        return guides_of(self.parameters, self.x.to(self.device), self.neighbours, self.beside, seed)
+        return guides_of(self.parameters, x, neighbours, self.beside, seed)
 
     def identity(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What must not change when a fit goes on: model and parameters, the data, and what is done to them.

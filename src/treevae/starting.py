@@ -29,7 +29,7 @@ from .training.plan import Plan
 
 log = logging.getLogger("treevae")
 AUTO, SPLITS, GUIDE = STARTS = ("auto", "splits", "guide")
-GUIDES = ("embedding", "kmeans", "networks")  # in the order in which n_init takes them
+GUIDES = ("kmeans", "embedding", "networks")  # in the order in which n_init takes them
 CANDIDATES, RACE = 16, (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # for every split, and where in its stage the worse half leaves
 SPLIT_EPOCHS = 60
 NEAREST = 10  # neighbours that tell which groups are near each other, where none are asked for
@@ -73,19 +73,21 @@ def _said(guide: Any) -> str:
 
 
 def start_of(given: Mapping[str, Any], form: InputForm, n_samples: int, beside: Beside) -> str:
-    """The start that is meant: "auto" takes a guide, but splits for many images, and for fewer samples than leaves."""
+    """The start that is meant: "auto" takes a guide, but splits for many images, and for fewer samples than leaves.
+
+    Where augmented views are compared, distances between samples say what they should not: there it takes splits too.
+    """
     if given["tree"] is not None or given["start"] != AUTO:
         return SPLITS if given["tree"] is not None else str(given["start"])
     if beside.guide is not None:
         return GUIDE
-    return SPLITS if (form.is_image and n_samples > LARGEST) or n_samples < given["n_leaves"] else GUIDE
+    many = form.is_image and n_samples > LARGEST
+    return SPLITS if many or n_samples < given["n_leaves"] or given["contrastive_weight"] > 0 else GUIDE
 
 
-def neighbours_of(given: Mapping[str, Any], x: Tensor, beside: Beside) -> Tensor | None:
-    """The rows of each sample's neighbours, (sample, neighbour); None where none are asked for."""
+def neighbours_of(given: Mapping[str, Any], x: Tensor, beside: Beside) -> Tensor:
+    """The rows of each sample's neighbours, (sample, neighbour)."""
     k = min(int(given["neighbours"]), len(x) - 1)
-    if k == 0:
-        return None
     return nearest(x, k) if beside.graph is None else of_graph(beside.graph, k)
 
 
@@ -101,7 +103,7 @@ def guides_of(
         try:
             guide = Guide.of(one, x, near, n_leaves, max_depth, seed + i // len(GUIDES))
         except OneGroupError as error:
-            if i == 0:  # k-means and the like always make groups; some of the others may fail
+            if i == 0:  # the user's, or k-means, which makes groups if any can; others may fail
                 raise
             log.info("the guide %r is left out: %s", one, error)
             continue
@@ -111,29 +113,22 @@ def guides_of(
 
 def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int = 1, start: str = SPLITS) -> Plan:
     """The stages of training a tree on so many samples; how many features they have counts for a guide alone."""
-    batch_size, epochs = batch_rows(given, n_samples), given["epochs"]
-    weight = AGREEMENT[start] if given["neighbours"] > 0 else 0.0
+    batch_size, epochs, contrast = batch_rows(given, n_samples), given["epochs"], contrast_of(given)
+    n_leaves, learning_rate = int(given["n_leaves"]), float(given["learning_rate"])
+    agreement = AGREEMENT[start] if given["neighbours"] > 0 else 0.0
+    races = given["n_init"] == AUTO
+    n_init = CANDIDATES if races else int(given["n_init"])
     if start == SPLITS:
-        plan = Plan.paper(
-            SPLIT_EPOCHS if epochs == AUTO else int(epochs),
-            int(given["n_leaves"]),
-            batch_size,
-            CANDIDATES if given["n_init"] == AUTO else int(given["n_init"]),
-            given["leaf_rule"],
-            float(given["learning_rate"]),
-            contrast_of(given),
-            weight,
-        )
-        return replace(plan, race=RACE) if given["n_init"] == AUTO else plan
-    return Plan.guided(
-        max(LEAST_EPOCHS, ceil(STEPS / (n_samples // batch_size))) if epochs == AUTO else int(epochs),
-        int(given["n_leaves"]),
-        batch_size,
-        max(GUIDANCE * n_features, LEAST_GUIDANCE),
-        weight,
-        float(given["learning_rate"]),
-        contrast=contrast_of(given),
-    )
+        epochs, rule = SPLIT_EPOCHS if epochs == AUTO else int(epochs), given["leaf_rule"]
+        plan = Plan.paper(epochs, n_leaves, batch_size, n_init, rule, learning_rate, contrast, agreement)
+    else:
+        if epochs == AUTO:
+            steps = n_samples // (batch_size if contrast is None else batch_size // contrast.views)
+            epochs = max(LEAST_EPOCHS, ceil(STEPS / steps))
+        guidance = max(GUIDANCE * n_features, LEAST_GUIDANCE)
+        plan = Plan.guided(int(epochs), n_leaves, batch_size, guidance, agreement, learning_rate, contrast=contrast)
+        plan = replace(plan, n_init=n_init)  # where the guide has fewer leaves, and splits follow
+    return replace(plan, race=RACE) if races else plan
 
 
 def check_start(given: Mapping[str, Any], n_samples: int, beside: Beside) -> None:

@@ -31,22 +31,13 @@ def nearest(x: Tensor, k: int) -> Tensor:
         try:
             return _approximate(x, k)
         except ImportError:
-            log.info(
+            log.warning(
                 "comparing %d samples with each other takes a while; pip install 'treevae[neighbours]' to be faster", n
             )
     began = time.perf_counter()
-    found = _searched(x, x, k, apart=True)
+    found = _searched(x, k)
     log.debug("the %d nearest neighbours of %d samples took %.1f s", k, n, time.perf_counter() - began)
     return found
-
-
-def nearest_among(queries: Tensor, x: Tensor, k: int) -> Tensor:
-    """The k samples of x that are nearest to each query, nearest first: int64 (queries, k), always exact."""
-    if not 1 <= k <= len(x):
-        raise ValueError(f"neighbours={k} must be at least 1 and at most the number of samples, {len(x)}")
-    if queries[:1].numel() != x[:1].numel():
-        raise ValueError(f"queries have shape {tuple(queries.shape)} and samples {tuple(x.shape)}; pass equal features")
-    return _searched(_flat(queries), _flat(x), k, apart=False)
 
 
 def of_graph(graph: Any, k: int) -> Tensor:
@@ -96,19 +87,17 @@ def _flat(x: Tensor) -> Tensor:
     return x
 
 
-def _searched(queries: Tensor, x: Tensor, k: int, apart: bool) -> Tensor:
-    """Neighbours by comparison with every sample, a block of queries at a time; ``apart``: queries are the samples."""
-    middle = x.mean(0)  # distances stay the same, and their rounding is least about the middle
-    x, queries = x - middle, queries - middle
-    square = x.square().sum(1)
-    found = torch.empty(len(queries), k, dtype=torch.int64, device=x.device)
+def _searched(x: Tensor, k: int) -> Tensor:
+    """Neighbours by comparison with every sample, a block of them at a time."""
+    x = x - x.mean(0)  # distances stay the same, and their rounding is least about the middle
+    square = torch.linalg.vector_norm(x, dim=1).square()
+    found = torch.empty(len(x), k, dtype=torch.int64, device=x.device)
     step = max(1, BLOCK // len(x))
-    for start in range(0, len(queries), step):
-        part = queries[start : start + step]
-        distance = torch.addmm(square, part, x.T, alpha=-2)  # but for the query's own square, the same in its row
-        if apart:
-            here = torch.arange(len(part), device=x.device)
-            distance[here, start + here] = torch.inf
+    for start in range(0, len(x), step):
+        part = x[start : start + step]
+        distance = torch.addmm(square, part, x.T, alpha=-2)  # but for the sample's own square, the same in its row
+        here = torch.arange(len(part), device=x.device)
+        distance[here, start + here] = torch.inf
         found[start : start + step] = distance.topk(k, largest=False).indices
     return found
 

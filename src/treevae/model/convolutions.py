@@ -131,10 +131,10 @@ class Norm(NormLeaky):
     def _one(self, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         if self.training and kernels.fused_images(x):
             rows = x.permute(0, 2, 3, 1)
-            own = weight[None], bias[None], mean[None], var[None], *self.defaults.norms
+            own = weight[None], bias[None], mean[None], var[None], *self.pace
             y = kernels.norm_leaky(rows.reshape(1, -1, x.shape[1]), *own)
             return y.view(rows.shape).permute(0, 3, 1, 2)
-        epsilon, momentum = self.defaults.norms
+        epsilon, momentum = self.pace
         y = F.batch_norm(x, mean, var, weight, bias, self.training, 1 - momentum, epsilon)  # torch counts what is new
         return F.leaky_relu(y, LEAKY_SLOPE)
 

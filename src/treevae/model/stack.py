@@ -93,6 +93,19 @@ def layers_like(defaults: LayerDefaults) -> Iterator[None]:
         _defaults.reset(token)
 
 
+_follows: ContextVar[bool] = ContextVar("whether norms follow the batches that they see", default=True)
+
+
+@contextmanager
+def norms_at_rest() -> Iterator[None]:
+    """Inside, norms in training keep their running statistics: what they see is no sample of its own."""
+    token = _follows.set(False)
+    try:
+        yield
+    finally:
+        _follows.reset(token)
+
+
 def first_weights(shape: Sequence[int], fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Parameter:
     """Weights as such layers draw them: up to 1/sqrt(fan_in), or Glorot's sqrt(6 / (fan_in + fan_out))."""
     return _uniform(shape, math.sqrt(6 / (fan_in + fan_out) if _defaults.get().glorot else 1 / fan_in), generator)
@@ -157,10 +170,16 @@ class NormLeaky(NodeStack):
         """(node, row, feature) -> the same."""
         if self.training:
             running = self.running_mean, self.running_var
-            return kernels.norm_leaky(x, self.weight, self.bias, *running, *self.defaults.norms)
+            return kernels.norm_leaky(x, self.weight, self.bias, *running, *self.pace)
         scale, shift = self.affine()
         normed = torch.addcmul(shift, x, scale) if kernels.fused(x) else x * scale + shift  # each where it is faster
         return F.leaky_relu(normed, LEAKY_SLOPE)
+
+    @property
+    def pace(self) -> tuple[float, float]:
+        """Epsilon, and how much of its running statistics it keeps of a step."""
+        epsilon, momentum = self.defaults.norms
+        return epsilon, momentum if _follows.get() else 1.0
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """The scale and the shift that the norm is in eval mode, both (node, 1, feature)."""
@@ -267,7 +286,7 @@ class ConvTranspose2d(NodeStack):
             assert self.bias is not None
             y, _ = cpu.upward(image, self.weight, None, self.bias, self.padding, 0.0)
         elif self.training:
-            epsilon, momentum = norm.defaults.norms
+            epsilon, momentum = norm.pace
             y, stats = cpu.upward(image, self.weight, norm.weight, norm.bias, self.padding, epsilon)
             cpu.follow(norm.running_mean, norm.running_var, stats, y[0, 0].numel(), momentum)
         else:

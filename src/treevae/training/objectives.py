@@ -15,7 +15,7 @@ from ..model import descent
 from ..model.elbo import TERMS, ElboTerms
 from ..model.layout import Layout
 from ..model.module import TreeVAEModule
-from ..model.stack import Trainable
+from ..model.stack import Trainable, norms_at_rest
 from ..model.subtree import Evidence, FrozenPath, Subtree
 from .pairs import Neighbourhood
 from .samples import Samples, over
@@ -179,7 +179,7 @@ class WholeTree(OnSamples):
             runs = nodes.layout.run_of_trees
             seen = seen._replace(labels=self._labels.gather(1, self._index[index].index_select(0, runs)))
         if self._beside is not None:
-            with torch.no_grad():
+            with torch.no_grad(), norms_at_rest():
                 of_pair = self.network.d(self._beside.x(self._index[index], noise[-1]))
                 logits = descent.posterior_logits(nodes, dict(enumerate(of_pair)))
                 seen = self._beside.compared(seen, descent.log_leaves(nodes, logits))
@@ -304,7 +304,7 @@ class SubtreeOnSubset:
         log_leaves = descent.log_leaves(nodes, descended.logit_q)
         seen = Pass(nodes.layout, descended.logit_q, log_reach, None, log_leaves)
         if self._beside is not None:
-            with torch.no_grad():
+            with torch.no_grad(), norms_at_rest():
                 of_pair = self._evidence_of_pairs(self._index[index + self._first], noise[-1])
                 seen = self._beside.compared(seen, descent.log_leaves(nodes, self.network.logits(of_pair)))
         return Terms(elbo, tuple(term.loss(seen) for term in self.terms_beside))

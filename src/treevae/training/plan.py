@@ -185,7 +185,7 @@ class Plan:
             first=stage("guided", 0, n_first, Guidance(guidance, n_first)),
             subtree=replace(stage("subtree", 0, epochs), trains=CHILDREN),
             whole=None,
-            final=stage("final", n_first, epochs),
+            final=stage("final", n_first, epochs) if epochs > n_first else None,
             n_leaves=n_leaves,
             batch_size=batch_size,
             min_leaf=0.0,

@@ -51,13 +51,21 @@ class Samples:
             budget = torch.cuda.mem_get_info(device)[0] // 2 if on_gpu else CPU_BUDGET + self._bytes(x)
         self._budget = budget
         self.resident = self._bytes(x) <= budget
-        if neighbours is not None and not self.resident:
-            raise MemoryError("neighbours need all samples in the device's memory; set neighbours=0, or take fewer")
         self.x = x.to(device) if self.resident else x
-        self.neighbours = None if neighbours is None else neighbours.to(device)
+        self.neighbours: Tensor | None = None  # rows of each sample's: (sample, neighbour)
+        if neighbours is not None:
+            self.pair(lambda x: neighbours)
 
     def __len__(self) -> int:
         return self.n
+
+    def pair(self, search: Callable[[Tensor], Tensor]) -> None:
+        """Search the rows of each sample's nearest neighbours, (sample, neighbour), where the samples are."""
+        if not self.resident:
+            raise MemoryError(
+                "neighbours need all samples in the device's memory; set neighbours=0 and start='splits', or take fewer"
+            )
+        self.neighbours = search(self.x).to(self.device)
 
     def window(self, derived: int, batch_size: int) -> int | None:
         """How many samples to hold at a time, a multiple of the batch size, if each has so many derived numbers.
