@@ -150,8 +150,6 @@ def test_a_graph_takes_the_place_of_the_search():
     prepared = prepare("TreeVAE", given, X, beside=Beside(graph=graph))
     of_graph = {frozenset(row) for row in prepared.neighbours(prepared.x).tolist()}
     assert of_graph == {frozenset([(i + 1) % n]) for i in range(n)}
-        frozenset([(i + 1) % n]) for i in range(n)
-    }
     alone = prepare("TreeVAE", given, X)
     assert alone.neighbours(alone.x).shape == (n, 4)
     ours, theirs = (TreeVAE(**SHORT | {"epochs": 2}).fit(X, guide=Y, **how) for how in ({"graph": graph}, {}))
