@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("results.md", "results-history.md", "spread.md", "decisions.md")
+PAGES = ("results.md", "results-history.md", "spread.md", "start-study.md", "decisions.md")
 MOST_WORDS, MOST_NUMBERS = 25, 2
 NO_PROSE = ("|", "#", "<!--", "![", "<")  # how lines of tables, headings, comments and pictures begin
 NOTE = re.compile(r"\[\^[^\]]+\]:\s*")
