@@ -71,7 +71,7 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         How the tree begins. "splits" is the paper's way: one split after the other, each trained on its own. "guide"
         begins with a cheap clustering that gives the whole tree at once; the routers learn its labels beside the ELBO,
         then follow the loss alone. It takes a fraction of the time. "auto" takes a guide, but splits for more than
-        30,000 images, and for fewer samples than leaves; a guide in ``fit`` is always taken.
+        30,000 images, with a contrastive loss, and for fewer samples than leaves; one in ``fit`` is always taken.
     neighbours : int, default=10
         How many nearest neighbours of each sample count as near: at every step one of them is drawn, and the two should
         fall into the same leaf. Distances are Euclidean between the samples as the model sees them, or read from
