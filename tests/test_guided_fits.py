@@ -9,7 +9,7 @@ import torch
 from kinds import GUIDED, SMALL, nested
 from scipy import sparse
 from scipy.cluster.hierarchy import linkage
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import KMeans
 from small_groves import ARCH, CPU, THREE, assert_same_weights, data, shape_of, story
 
@@ -30,6 +30,18 @@ from treevae.training.samples import Samples
 from treevae.training.terms import Agreement
 
 X, Y = nested()
+
+
+class BisectingOf(BaseEstimator):
+    """A clusterer that has another as a parameter."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def fit_predict(self, X):
+        return self.inner.fit_predict(X)
+
+
 SHORT = GUIDED | {"n_leaves": 4, "max_depth": 3, "epochs": 30, "batch_size": 32, "learning_rate": 0.01}
 
 
@@ -107,6 +119,22 @@ def test_a_guide_may_have_any_form(guide, name):
     (made,) = (event for event in model.fitted_.history if isinstance(event, GuideMade))
     assert (made.name, made.leaves, made.known) == (name, 4, 1.0)
     assert made.agreement > 1
+
+
+def test_one_known_sample_of_each_group_is_a_guide():
+    labels = np.full(len(X), -1)
+    labels[np.unique(Y, return_index=True)[1]] = np.arange(4)
+    model = TreeVAE(**SHORT | {"epochs": 2}).fit(X, guide=labels)
+    (made,) = (event for event in model.fitted_.history if isinstance(event, GuideMade))
+    assert (made.leaves, made.known, made.agreement) == (4, 4 / len(X), 0)
+
+
+def test_what_is_said_of_a_clusterer_is_no_address():
+    one, same, other = (KMeans(n, random_state=np.random.RandomState(0)) for n in (4, 4, 5))
+    assert Beside(guide=one).identity() == Beside(guide=same).identity()
+    assert Beside(guide=one).identity() != Beside(guide=other).identity()
+    nested_one, nested_same = (BisectingOf(KMeans(4, random_state=np.random.default_rng(0))) for _ in range(2))
+    assert Beside(guide=nested_one).identity() == Beside(guide=nested_same).identity()
 
 
 def test_the_guide_that_tells_most_of_neighbours_is_taken():

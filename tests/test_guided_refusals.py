@@ -10,6 +10,7 @@ from treevae import Tree, TreeVAE
 from treevae.baselines import VAE, DeepECT, LadderVAE
 from treevae.errors import OneGroupError
 from treevae.guides import Guide
+from treevae.tree import balanced
 
 X, Y = nested()
 SHORT = GUIDED | {"n_leaves": 4, "max_depth": 3, "epochs": 30, "batch_size": 32, "learning_rate": 0.01}
@@ -46,6 +47,7 @@ def test_a_fixed_tree_may_have_neighbours():
         ({}, {"graph": sparse.eye_array(319)}, r"graph has shape \(319, 319\) and X 320 samples"),
         ({}, {"guide": linkage(X[1:], "ward")}, "pass one label for each of the 320 samples, or a linkage matrix"),
         ({"max_depth": 2}, {"guide": Guide(Y, Tree().split(0).split(1).split(3))}, "pass max_depth=3"),
+        ({"n_leaves": 3}, {"guide": Guide(Y, balanced(4))}, "guide has 4 groups and n_leaves=3; pass n_leaves=4"),
         ({"n_leaves": 8, "max_depth": 3, "start": "guide"}, {"guide": "kmeans"}, None),
         ({"start": "cut"}, {}, "start='cut'; allowed are 'auto', 'splits', 'guide'"),
         ({"neighbours": -1}, {}, "neighbours=-1 must be a whole number of at least 0"),

@@ -1,13 +1,14 @@
 """Sources of flat groups: what each recovers, and what it is made of."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from treevae.guides import nearest, networks
+from treevae.guides import Guide, embedding, nearest, networks
 from treevae.guides.embedding import embedded, fuzzy_graph
 from treevae.guides.networks import disagreement
 from treevae.guides.sources import SOURCES
@@ -46,6 +47,41 @@ def test_what_is_not_installed_is_named(name, monkeypatch):
     x, _ = blobs(2, 10)
     with pytest.raises(ImportError, match=r"pip install 'treevae\["):
         SOURCES[name](x, 2, nearest(x, 3), 0)
+
+
+def given_communities(monkeypatch, found):
+    """Stand-ins for both packages, by which there are so many even communities of 60 samples at a resolution."""
+    asked = []
+
+    def find_partition(graph, kind, weights, resolution_parameter, seed):
+        asked.append(resolution_parameter)
+        return SimpleNamespace(membership=(np.arange(60) % found(resolution_parameter)).tolist())
+
+    monkeypatch.setitem(sys.modules, "igraph", SimpleNamespace(Graph=lambda n, edges: None))
+    kinds = SimpleNamespace(find_partition=find_partition, RBConfigurationVertexPartition=None)
+    monkeypatch.setitem(sys.modules, "leidenalg", kinds)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [
+        (lambda resolution: 7, 7),  # more at every resolution
+        (lambda resolution: 1 if resolution < 1.5 else 9, 9),  # one is no guide
+        (lambda resolution: 2 if resolution < 1.5 else 9, 2),
+        (lambda resolution: 3 if resolution > 0.1 else 1, 3),
+        (lambda resolution: 1 + round(2 * resolution), 4),  # exactly so many, after a search
+        (lambda resolution: 8 - round(2 * resolution), 6),  # the fewest of those that are too many
+    ],
+)
+def test_the_communities_nearest_in_number_are_kept(found, kept, monkeypatch):
+    asked = given_communities(monkeypatch, found)
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    labels = SOURCES["leiden"](x, 4, nearest(x, 5), 0)
+    assert len(np.unique(labels)) == kept
+    assert len(asked) <= 12
+    guide = Guide.of("leiden", x, nearest(x, 5), 4)
+    assert len(guide.tree.leaves) == min(kept, 4)
 
 
 def test_small_communities_are_unknown():
@@ -98,6 +134,13 @@ def test_the_graph_is_symmetric_with_weights_up_to_one():
     assert not graph.diagonal().any()
 
 
+def test_the_graph_is_the_same_in_blocks(monkeypatch):
+    x, _ = blobs(3, 20)
+    whole = fuzzy_graph(x, nearest(x, 6)).toarray()
+    monkeypatch.setattr(embedding, "BLOCK", 7)
+    assert np.array_equal(fuzzy_graph(x, nearest(x, 6)).toarray(), whole)
+
+
 # -- networks -------------------------------------------------------------------------------------------------------
 
 
@@ -112,6 +155,14 @@ def test_the_loss_of_networks_by_hand():
     assert disagreement(p.log(), q.log(), mean).tolist() == pytest.approx([expected / 2])
 
 
+def test_networks_answer_the_same_in_blocks(monkeypatch):
+    x, _ = blobs(3, 20)
+    monkeypatch.setattr(networks, "STEPS", 30)
+    whole = SOURCES["networks"](x, 3, nearest(x, 6), 0)
+    monkeypatch.setattr(networks, "BLOCK", 7)
+    assert np.array_equal(SOURCES["networks"](x, 3, nearest(x, 6), 0), whole)
+
+
 # -- which is best --------------------------------------------------------------------------------------------------
 
 
@@ -120,40 +171,39 @@ def test_agreement_of_groups_that_neighbours_share_is_their_entropy():
     neighbours = torch.tensor([[1], [0], [3], [2], [5], [4], [7], [6]])
     p = one_hot(y, 3)
     entropy = -(0.25 * np.log(0.25) * 2 + 0.5 * np.log(0.5))
-    assert agreement(p, p, neighbours) == pytest.approx(entropy)
+    assert agreement(p, neighbours) == pytest.approx(entropy)
 
 
 def test_agreement_by_hand():
-    held_out = torch.tensor([[0.7, 0.3], [0.2, 0.8]])
-    trained = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.1, 0.9]])
-    neighbours = torch.tensor([[0, 1], [1, 2]])
+    p = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.1, 0.9]])
+    neighbours = torch.tensor([[1, 2], [0, 2], [1, 0]])
     joint = np.zeros((2, 2))
-    for i in range(2):
+    for i in range(3):
         for j in neighbours[i]:
             for a in range(2):
                 for b in range(2):
-                    joint[a, b] += float(held_out[i, a] * trained[j, b]) / 4
+                    joint[a, b] += float(p[i, a] * p[j, b]) / 6
     expected = sum(
         joint[a, b] * np.log(joint[a, b] / (joint[a].sum() * joint[:, b].sum())) for a in range(2) for b in range(2)
     )
-    assert agreement(held_out, trained, neighbours) == pytest.approx(expected)
+    assert agreement(p, neighbours) == pytest.approx(expected)
 
 
 def test_one_leaf_for_all_and_leaves_by_chance_agree_on_nothing():
     chance = torch.Generator().manual_seed(0)
     neighbours = torch.randint(2000, (2000, 10), generator=chance)
-    assert agreement(torch.ones(2000, 1), torch.ones(2000, 1), neighbours) == pytest.approx(0, abs=1e-9)
+    assert agreement(torch.ones(2000, 1), neighbours) == pytest.approx(0, abs=1e-9)
     p = one_hot(torch.randint(4, (2000,), generator=chance), 4)
-    assert 0 <= agreement(p, p, neighbours) < 0.01
+    assert 0 <= agreement(p, neighbours) < 0.01
 
 
 def test_unknown_samples_tell_nothing():
     y = torch.tensor([0, 0, 1, 1, -1, -1])
     neighbours = torch.tensor([[1], [0], [3], [2], [5], [0]])
     p = one_hot(y, 2)
-    assert agreement(p, p, neighbours) == pytest.approx(np.log(2))
+    assert agreement(p, neighbours) == pytest.approx(np.log(2))
 
 
-def test_agreement_needs_one_tree():
-    with pytest.raises(ValueError, match="one tree has 2 leaves and the other 3"):
-        agreement(torch.ones(1, 2), torch.ones(1, 3), torch.tensor([[0]]))
+def test_groups_none_of_whose_neighbours_are_known_agree_on_nothing():
+    p = one_hot(torch.tensor([0, 1, -1, -1]), 2)
+    assert agreement(p, torch.tensor([[2], [3], [0], [1]])) == 0

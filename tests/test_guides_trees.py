@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
-from treevae.guides.trees import crossing_tree, crossings, linkage_tree, merges, ward_tree
+from treevae.guides.trees import crossing_tree, crossings, linkage_tree, merges, ward_costs
 from treevae.tree import Tree, merged
 
 
@@ -116,17 +116,19 @@ def test_where_nothing_crosses_wards_method_decides():
     labels = np.repeat(np.arange(5), 20)
     x = centres[labels] + 0.1 * chance.normal(size=(100, 2))
     alone = np.arange(100)[:, None]
-    by_crossing, by_ward = crossing_tree(labels, alone, None, x), ward_tree(labels, x)
-    assert by_crossing[0] == by_ward[0]
-    assert np.array_equal(by_crossing[1], by_ward[1])
+    tree, leaves = crossing_tree(labels, alone, None, x)
+    expected, order = merged(merges(5, ward_costs(labels, x)))
+    assert tree == expected
+    assert np.array_equal(np.array(order)[leaves], labels)
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 9), st.integers(0, 10**6))
 def test_ward_on_centres_is_scipys(n, seed):
     x = np.random.default_rng(seed).normal(size=(n, 3))
-    tree, leaves = ward_tree(np.arange(n), x)
-    assert groups_of(tree) == {frozenset(leaves[i] for i in g) for g in groups_of_merges(linkage(x, "ward"))}
+    tree, order = merged(merges(n, ward_costs(np.arange(n), x)))
+    found = {frozenset(order[i] for i in group) for group in groups_of(tree)}
+    assert found == groups_of_merges(linkage(x, "ward"))
 
 
 @settings(deadline=None, max_examples=30)

@@ -6,6 +6,7 @@ Every default that was chosen by a study is here; docs/evidence/start-study.md s
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from .guides.guide import Guide
 from .guides.labels import numbered
 from .guides.neighbours import nearest, of_graph
 from .guides.told import agreement, one_hot
-from .parameters import batch_rows, contrast_of
+from .parameters import batch_rows, contrast_of, plain
 from .storage.fingerprint import fingerprint
 from .training.plan import Plan
 
@@ -62,10 +63,12 @@ NOTHING = Beside()
 
 def _said(guide: Any) -> str:
     """What tells a guide from others, whatever its form."""
-    if isinstance(guide, str) or inspect.isclass(guide) or hasattr(guide, "get_params"):
+    if isinstance(guide, str) or inspect.isclass(guide):
         return str(guide)
-    if hasattr(guide, "fit_predict"):  # its text may be its address
-        return f"{type(guide).__module__}.{type(guide).__qualname__}"
+    if hasattr(guide, "fit_predict"):  # its text may hold an address, its own or that of a RandomState
+        words = guide.get_params() if hasattr(guide, "get_params") else {}
+        told = json.dumps({word: plain(value) for word, value in words.items()}, default=lambda one: type(one).__name__)
+        return f"{type(guide).__module__}.{type(guide).__qualname__} {told}"
     if isinstance(guide, Guide):
         return ", ".join(guide.identity().values())
     numbers = np.asarray(guide)
@@ -107,8 +110,8 @@ def guides_of(
                 raise
             log.info("the guide %r is left out: %s", one, error)
             continue
-        groups = one_hot(torch.tensor(guide.labels, device=x.device), len(guide.tree.leaves))
-        yield guide, agreement(groups, groups, near)
+        groups = one_hot(torch.tensor(guide.labels), len(guide.tree.leaves))
+        yield guide, agreement(groups, near)
 
 
 def plan_of(given: Mapping[str, Any], n_samples: int, n_features: int = 1, start: str = SPLITS) -> Plan:

@@ -20,6 +20,7 @@ A, B = 1.5769434603113077, 0.8950608779109733  # UMAP's curve 1 / (1 + a d^2b) f
 WIDTH = 10.0  # how far from 0 the largest coordinate is at first
 FARTHEST = 4.0  # the most that one force moves a coordinate
 SPARE, TURNS = 10, 8  # how many more directions than are kept, and how often they are turned towards the samples
+BLOCK = 4096  # samples whose neighbours are gathered at once
 ROUNDS = 64  # of halving, to the scale of a sample's distances
 
 
@@ -56,7 +57,9 @@ def _edges(x: Tensor, neighbours: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
 def fuzzy_graph(x: Tensor, neighbours: Tensor) -> sparse.csr_array:
     """How sure it is that two samples are neighbours, 0 to 1, symmetric: (n, n)."""
     n, k = neighbours.shape
-    distance = torch.stack([(x - x[near]).norm(dim=1) for near in neighbours.T], 1).double()
+    parts = zip(x.split(BLOCK), neighbours.split(BLOCK), strict=True)
+    blocks = [torch.stack([(rows - x[other]).norm(dim=1) for other in near.T], 1) for rows, near in parts]
+    distance = torch.cat(blocks).cpu().double()  # not every device has such numbers
     beyond = distance - distance.min(1, keepdim=True).values
     low, high = torch.zeros_like(beyond[:, :1]), torch.full_like(beyond[:, :1], torch.inf)
     scale = torch.ones_like(low)

@@ -118,7 +118,7 @@ class Guide:
     def check(cls, given: Any, n: int, n_leaves: int, max_depth: int | None = None) -> None:
         """Raise unless :meth:`of` can take this for n samples, as far as is known before anything is clustered."""
         if isinstance(given, Guide):
-            given._check_fits(n, max_depth)
+            given._check_fits(n, n_leaves, max_depth)
         elif isinstance(given, str):
             if given not in SOURCES:
                 raise ValueError(f"guide={given!r} is not known; pass one of {', '.join(SOURCES)}, or labels")
@@ -131,8 +131,8 @@ class Guide:
             labels = numbered(given)
             if len(labels) != n:
                 raise ValueError(f"guide has {len(labels)} labels and X {n} samples; pass one label for each sample")
-            if (n_groups := int(labels.max()) + 1) > n_leaves:
-                raise ValueError(f"guide has {n_groups} groups and n_leaves={n_leaves}; pass n_leaves={n_groups}")
+            n_groups = int(labels.max()) + 1
+            _check_room(n_groups, n_leaves)
             _check_several(n_groups, "given")
 
     @classmethod
@@ -146,10 +146,11 @@ class Guide:
         tree, labels = crossing_tree(labels, near, max_depth, x, n_leaves)
         return cls(labels, tree, name)
 
-    def _check_fits(self, n: int, max_depth: int | None) -> None:
-        """Raise unless it is of n samples and low enough."""
+    def _check_fits(self, n: int, n_leaves: int, max_depth: int | None) -> None:
+        """Raise unless it is of n samples, small and low enough."""
         if len(self.labels) != n:
             raise ValueError(f"guide has {len(self.labels)} labels and X {n} samples; pass one label for each sample")
+        _check_room(len(self.tree.leaves), n_leaves)
         if max_depth is not None and self.tree.height > max_depth:
             raise ValueError(
                 f"the guide's tree has height {self.tree.height} and max_depth={max_depth}; "
@@ -169,6 +170,12 @@ def _ready(given: Any, n_leaves: int, seed: int) -> Any:
     if inspect.isclass(given):
         told |= {word: n_leaves for word in ("n_clusters", "n_components") if word in open_words}
     return clusterer.set_params(**told)
+
+
+def _check_room(n_groups: int, n_leaves: int) -> None:
+    """Raise unless the model may have a leaf for each group."""
+    if n_groups > n_leaves:
+        raise ValueError(f"guide has {n_groups} groups and n_leaves={n_leaves}; pass n_leaves={n_groups}")
 
 
 def _check_several(n_groups: int, name: str) -> None:

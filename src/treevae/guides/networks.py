@@ -20,6 +20,7 @@ EXPONENT = 0.6  # below 1 it asks for groups of even size
 STEPS = 1000
 PAIRS = 128  # a step, or
 PAIRS_PER_GROUP = 8  # where there are many groups, whose shares are told from the step's pairs
+BLOCK = 4096  # samples that are asked at once
 RATE = 3e-3  # of Adam at its highest; it rises over a tenth of the steps, then falls to 0
 
 
@@ -29,11 +30,17 @@ def by_networks(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.n
     x = x / x.square().mean().sqrt().clamp(min=1e-12)
     chance = torch.Generator().manual_seed(seed)
     stack = _trained(x, neighbours, n_groups, chance)
-    with torch.no_grad():
-        log_p = torch.cat([_log_probabilities(stack, part) for part in x.split(4096)], 1)  # (networks, n, groups)
-        mean = log_p.exp().mean(1, keepdim=True)
-        loss = sum((disagreement(log_p, log_p[:, near], mean) for near in neighbours.T), torch.zeros(()).to(mean))
-    return log_p[int(loss.argmin())].argmax(1).cpu().numpy().astype(np.int64)
+    best, least = x.new_zeros(len(x), dtype=torch.int64), math.inf
+    for i in range(NETWORKS):  # one after the other and in blocks, so that one network's answers are held at once
+        one = [weights[i : i + 1] for weights in stack]
+        log_p = torch.cat([_log_probabilities(one, part) for part in x.split(BLOCK)], 1)  # (1, n, groups)
+        mean = torch.stack([part.exp().sum(1) for part in log_p.split(BLOCK, 1)]).sum(0)[:, None] / len(x)
+        loss = 0.0
+        for part, near in zip(log_p.split(BLOCK, 1), neighbours.split(BLOCK), strict=True):
+            loss += sum(float(disagreement(part, log_p[:, other], mean)) for other in near.T) * len(near)
+        if loss < least:
+            best, least = log_p[0].argmax(1), loss
+    return best.cpu().numpy().astype(np.int64)
 
 
 def _trained(x: Tensor, neighbours: Tensor, n_groups: int, chance: torch.Generator) -> list[Tensor]:
@@ -61,7 +68,7 @@ def _trained(x: Tensor, neighbours: Tensor, n_groups: int, chance: torch.Generat
 def _log_probabilities(stack: list[Tensor], x: Tensor) -> Tensor:
     """The log-probabilities of the groups: (networks, rows, groups), for rows that all share or of each its own."""
     first, bias, second, last = stack
-    x = x.expand(NETWORKS, *x.shape) if x.dim() == 2 else x
+    x = x.expand(len(first), *x.shape) if x.dim() == 2 else x
     hidden = torch.nn.functional.leaky_relu(torch.baddbmm(bias, x, first), 0.1)
     return torch.baddbmm(last, hidden, second).log_softmax(2)
 

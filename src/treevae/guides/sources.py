@@ -13,7 +13,7 @@ from torch import Tensor
 from .embedding import embedded, fuzzy_graph
 from .networks import by_networks
 
-STARTS = 10  # of k-means, the best one is kept
+KMEANS_STARTS = 10  # the best one is kept
 RESOLUTIONS = 12  # that are tried at most
 LEAST_SHARE = 0.1  # of an even share: what a community holds at least
 
@@ -45,7 +45,8 @@ def by_umap(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarr
 def by_leiden(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.ndarray:
     """Communities of the graph of neighbours, where ``igraph`` and ``leidenalg`` are installed.
 
-    The resolution is searched at which there are so many, or a few more. Communities that have less than a tenth of an
+    The resolution is searched at which there are so many; else the most below that, or
+    else a few more. Communities that have less than a tenth of an
     even share are not counted, and their samples stay unknown, -1.
     """
     try:
@@ -56,7 +57,7 @@ def by_leiden(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.nda
     edges = sparse.triu(fuzzy_graph(x, neighbours)).tocoo()
     graph = igraph.Graph(len(x), np.stack(edges.coords, 1).tolist())
     low, high, resolution = 0.0, 0.0, 1.0
-    best = np.empty(0)
+    best = np.full(len(x), -1)
     for _ in range(RESOLUTIONS):
         partition = leidenalg.find_partition(
             graph,
@@ -68,7 +69,8 @@ def by_leiden(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.nda
         found = np.array(partition.membership)
         found[np.bincount(found)[found] < LEAST_SHARE * len(x) / n_groups] = -1
         n_found, n_best = len(np.unique(found[found >= 0])), len(np.unique(best[best >= 0]))
-        if n_best < n_found <= n_groups or n_groups <= n_found < n_best:
+        more = n_best < n_found and (n_found <= n_groups or n_best < 2)  # too many are merged later, one is no guide
+        if more or n_groups <= n_found < n_best:
             best = found
         if n_found == n_groups:
             break
@@ -79,7 +81,7 @@ def by_leiden(x: Tensor, n_groups: int, neighbours: Tensor, seed: int) -> np.nda
 
 def k_means(x: np.ndarray, n_groups: int, seed: int) -> np.ndarray:
     """The groups of the best of ten starts."""
-    return KMeans(n_groups, n_init=STARTS, random_state=seed).fit_predict(x).astype(np.int64)
+    return KMeans(n_groups, n_init=KMEANS_STARTS, random_state=seed).fit_predict(x).astype(np.int64)
 
 
 SOURCES: Mapping[str, Grouping] = MappingProxyType(

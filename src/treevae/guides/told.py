@@ -1,4 +1,4 @@
-"""Which of several trees is best, told without labels."""
+"""Which of several guides is best, told without labels."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ def worth(name: str, agreement: float) -> float:
     return agreement * (1 - BIAS) if name in FROM_NEIGHBOURS else agreement
 
 
-def agreement(held_out: Tensor, trained: Tensor, neighbours: Tensor) -> float:
-    """The mutual information, in nats, between the leaf of a held-out sample and the leaves of its neighbours.
+def agreement(groups: Tensor, neighbours: Tensor) -> float:
+    """The mutual information, in nats, between the group of a sample and the groups of its neighbours.
 
-    It is high where neighbours share a leaf and where many leaves are used evenly. It compares guides, and not weights
-    of the term that pulls neighbours together, which trains it.
+    It is high where neighbours share a group and where many groups are used evenly. It compares guides, and not weights
+    of the term that pulls neighbours together, which trains it. It is 0 where no known sample has a known neighbour.
 
     Parameters
     ----------
-    held_out : tensor of shape (m, leaves)
-        The probabilities of the leaves for samples that were not trained on.
-    trained : tensor of shape (n, leaves)
-        The same for the samples that were.
-    neighbours : int tensor of shape (m, k)
-        The nearest training samples of each held-out sample, rows of ``trained``.
+    groups : tensor of shape (n, groups)
+        The probabilities of the groups for each sample; a row of zeros where they are unknown.
+    neighbours : int tensor of shape (n, k)
+        The nearest neighbours of each sample, rows of ``groups``.
     """
-    if held_out.shape[1] != trained.shape[1]:
-        raise ValueError(f"one tree has {held_out.shape[1]} leaves and the other {trained.shape[1]}; compare one tree")
-    near = trained.double()[neighbours].mean(1)
-    joint = held_out.double().T @ near
-    joint = joint / joint.sum()  # of pairs whose leaves are known, where flat labels are asked
+    p = groups.cpu().double()  # not every device has such numbers
+    joint = p.new_zeros(p.shape[1], p.shape[1])
+    for near in neighbours.cpu().T:
+        joint += p.T @ p[near]
+    if joint.sum() == 0:
+        return 0.0
+    joint = joint / joint.sum()  # of pairs whose groups are known
     of_one, of_other = joint.sum(1, keepdim=True), joint.sum(0, keepdim=True)
     return float((torch.special.xlogy(joint, joint) - torch.special.xlogy(joint, of_one * of_other)).sum())
 
 
-def one_hot(labels: Tensor, n_leaves: int) -> Tensor:
-    """Flat labels as probabilities of the leaves; a row of zeros where a label is unknown."""
-    return torch.nn.functional.one_hot(labels + 1, n_leaves + 1)[:, 1:].float()
+def one_hot(labels: Tensor, n_groups: int) -> Tensor:
+    """Flat labels as probabilities of the groups; a row of zeros where a label is unknown."""
+    return torch.nn.functional.one_hot(labels + 1, n_groups + 1)[:, 1:].float()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import is_valid_linkage
+from scipy.spatial.distance import cdist
 
 from ..tree import Tree, merged
 from .labels import few, numbered
@@ -45,11 +46,6 @@ def crossing_tree(
         labels = numbered(few(labels, merges(int(labels.max()) + 1, costs), n_leaves))
         costs = crossing_costs(labels, neighbours, x)
     return _tree(labels, merges(int(labels.max()) + 1, costs, max_depth))
-
-
-def ward_tree(labels: np.ndarray, x: np.ndarray, max_depth: int | None = None) -> tuple[Tree, np.ndarray]:
-    """The tree by Ward's method on the means of the groups, and the labels numbered by its leaves."""
-    return _tree(labels, merges(int(labels.max()) + 1, ward_costs(labels, x), max_depth))
 
 
 def linkage_tree(linkage: ArrayLike, n_leaves: int, max_depth: int | None = None) -> tuple[Tree, np.ndarray]:
@@ -136,7 +132,7 @@ def ward_costs(labels: np.ndarray, x: np.ndarray) -> Costs:
     def costs(member: np.ndarray) -> list[np.ndarray]:
         size = member @ sizes
         mean = (member @ sums) / size[:, None]
-        apart = np.square(mean[:, None] - mean).sum(2)
+        apart = cdist(mean, mean, "sqeuclidean")
         return [apart / (1 / size[:, None] + 1 / size)]
 
     return costs
