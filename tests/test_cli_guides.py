@@ -10,7 +10,10 @@ from cells import treevae
 from commands import error_of, interrupt_after, rows_of
 
 from treevae import load
-from treevae.run import Run
+from treevae.cli.fit import GUIDES, _read_samples
+from treevae.guides.labels import numbered
+from treevae.guides.sources import SOURCES
+from treevae.run import Run, Settings
 from treevae.training.events import GuideMade
 
 CHANCE = np.random.default_rng(0)
@@ -54,6 +57,54 @@ def test_a_column_is_the_guide_and_no_feature(table: Path) -> None:
 def test_numbers_below_zero_are_unknown(table: Path) -> None:
     treevae("fit", table / "x.csv", "-o", table / "run", *SHORT, "--drop", "kind", "--guide", "part")
     assert made(table / "run") == [("given", 2, 60 / 90)]
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        np.where(GROUPS > 1, np.nan, GROUPS),
+        np.where(GROUPS > 1, -1.0, GROUPS),
+        np.array(["rose", "tulip", "-1"])[GROUPS],
+        np.array(["rose", "tulip", ""])[GROUPS],
+        np.array(["rose", "tulip", None], object)[GROUPS],
+        np.array([3, "tulip", None], object)[GROUPS],
+    ],
+    ids=["NaN", "-1.0", "text", "empty", "None", "mixed"],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_groups_that_are_unknown_may_be_said_in_many_ways(table: Path, unknown: np.ndarray, kind: str) -> None:
+    file, texts = table / f"y.{kind}", unknown.dtype == object
+    frame = pandas.DataFrame(X, columns=list("abcdef")).assign(part=unknown)
+    if kind == "csv":
+        frame.to_csv(file, index=False)
+    elif kind == "parquet":
+        frame.assign(part=[None if one is None else str(one) for one in unknown] if texts else unknown).to_parquet(file)
+    else:
+        np.savez(file, X=X, part=np.where(GROUPS > 1, "", unknown.astype(str)) if texts else unknown)
+    settings = Settings(str(file), str(file), (), {}, guide="part")
+    read, _, _ = _read_samples(settings, start=True)
+    labels = numbered(read.labels)
+    assert labels[labels >= 0].tolist() == GROUPS[GROUPS < 2].tolist()
+    assert (labels[60:] == -1).all()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("values", [GROUPS, np.array(["rose", "tulip", "aster"])[GROUPS]], ids=["numbers", "texts"])
+def test_a_column_that_is_called_as_a_clustering_is_refused(table: Path, kind: str, values: np.ndarray) -> None:
+    file, frame = table / f"y.{kind}", pandas.DataFrame(X, columns=list("abcdef")).assign(kmeans=values)
+    if kind == "npz":
+        np.savez(file, X=X, kmeans=values)
+    else:
+        frame.to_csv(file, index=False) if kind == "csv" else frame.to_parquet(file)
+    said = error_of("fit", file, "-o", table / "run", *SHORT, "--guide", "kmeans")
+    assert "--guide kmeans is the name of a clustering, and of a column" in said
+    assert "rename the column" in said
+    assert not (table / "run").exists()
+
+
+def test_the_help_names_every_clustering() -> None:
+    named = GUIDES.replace(" or ", ", ").split(", ")
+    assert sorted(named) == sorted(SOURCES)
 
 
 def test_an_array_beside_the_samples_is_the_guide(table: Path) -> None:

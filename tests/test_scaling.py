@@ -40,7 +40,7 @@ SMALL = {
 }
 CHANCE = np.random.default_rng(0)
 SPREADS = np.array([1e-3, 1.0, 50.0, 1e4])
-TABLE = CHANCE.normal(3, 1, (200, 4)) * SPREADS
+TABLE = (CHANCE.normal(3, 1, (200, 4)) + CHANCE.normal(size=(200, 1))) * SPREADS
 WORDS = CHANCE.poisson(CHANCE.uniform(0.01, 0.5, 60) * CHANCE.lognormal(0, 1, (200, 1))).astype(float)
 VECTOR = InputForm("vector", (4,))
 GAUSSIAN = "gaussian_learnt"

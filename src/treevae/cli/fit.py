@@ -207,7 +207,7 @@ def _fit_in(run: Run, settings: Settings, save_every: float, start: bool, force:
 def _read_samples(settings: Settings, start: bool) -> tuple[Table, DataSet | None, str]:
     """The samples to fit, the data set that they are the training part of, if they are, and where they were found."""
     from ..data import load
-    from ..data.files import Table, read
+    from ..data.files import Table, names_in, read
     from ..data.sets import check_not_a_set
 
     if settings.is_set:
@@ -218,7 +218,11 @@ def _read_samples(settings: Settings, start: bool) -> tuple[Table, DataSet | Non
         return Table(known.x_train), known, f"the training part of {known.name}{where}"
     path = Path(settings.data if start or not os.path.exists(settings.found_at) else settings.found_at)
     check_not_a_set(path)
-    return read(path, settings.drop, settings.guide_column), None, str(path)
+    if settings.guide is not None and settings.guide_column is None and settings.guide in names_in(path, settings.drop):
+        raise ValueError(
+            f"--guide {settings.guide} is the name of a clustering, and of a column of {path}; rename the column"
+        )
+    return read(path, settings.drop, settings.guide_column, gaps=True), None, str(path)
 
 
 def _fit_and_write(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ..errors import DataFileError
 from .folder import PICTURES, read_folder
-from .npy import ARRAYS, read_array
+from .npy import ARRAYS, array_names, read_array
 from .samples import Table, checked_labels, checked_samples
-from .tables import TABLES, read_table
+from .tables import TABLES, read_table, table_names
 
 READS = "Read are .npy, .npz, .csv, .parquet, and folders of " + ", ".join(PICTURES)
 
@@ -20,6 +20,7 @@ def read(
     drop: str | Sequence[str] = (),
     label: str | None = None,
     drop_if_there: Sequence[str] = (),
+    gaps: bool = False,
 ) -> Table:
     """The samples in a file or a folder.
 
@@ -35,6 +36,8 @@ def read(
         What holds the samples' classes: a column of a table, which is left out of X, or an array of a .npz file.
     drop_if_there
         Columns to leave out of a table that has them, or arrays of a .npz file that are not the samples.
+    gaps
+        Whether labels may be missing, and stay what they are: those of a guide.
 
     Raises
     ------
@@ -58,7 +61,16 @@ def read(
         y = None if label is None else read_array(path, label)
         labels = drop_if_there if label is None else (label, *drop_if_there)
         X = checked_samples(read_array(path, besides=labels), path)
-        return Table(X, labels=None if y is None else checked_labels(y, str(label), len(X), path))
+        return Table(X, labels=None if y is None else checked_labels(y, str(label), len(X), path, gaps))
     if kind in TABLES:
-        return read_table(path, drop, label, drop_if_there)
+        return read_table(path, drop, label, drop_if_there, gaps)
     raise DataFileError(f"{path} has the ending {kind!r}. {READS}")
+
+
+def names_in(path: Path, drop: Sequence[str]) -> list[str]:
+    """The names of a table's columns that are not dropped, or of a .npz file's arrays; none where it cannot be read."""
+    try:
+        names = table_names(path) if path.suffix.lower() in TABLES else array_names(path)
+    except (DataFileError, ImportError, OSError, ValueError):  # said when the samples are read
+        return []
+    return [name for name in names if name not in drop]

@@ -43,6 +43,17 @@ def read_array(path: Path, label: str | None = None, besides: Sequence[str] = ()
         raise DataFileError(f"{path} is cut short or damaged: {error}; write it again") from error
 
 
+def array_names(path: Path) -> list[str]:
+    """The names of the arrays of a .npz file; none of any other."""
+    if path.suffix.lower() != ".npz":
+        return []
+    try:
+        with ZipFile(path) as zipped:
+            return [name.removesuffix(".npy") for name in zipped.namelist()]
+    except (EOFError, BadZipFile, NotImplementedError, zlib.error) as error:
+        raise ValueError(f"{path} is cut short or damaged: {error}") from error
+
+
 def _key(keys: list[str], path: Path, label: str | None, besides: Sequence[str]) -> str:
     """The name of the samples' array, or that of the labels'."""
     if label is not None:

@@ -45,11 +45,14 @@ def checked_samples(X: np.ndarray, path: Path) -> np.ndarray:
     return X
 
 
-def checked_labels(values: np.ndarray, label: str, n: int, path: Path) -> np.ndarray:
-    """The classes of n samples, (n,): whole numbers, or texts. Gaps would become a class of their own."""
+def checked_labels(values: np.ndarray, label: str, n: int, path: Path, gaps: bool = False) -> np.ndarray:
+    """The classes of n samples, (n,): whole numbers, or texts. Gaps would become a class of their own.
+
+    With ``gaps`` they are a guide's: numbers stay what they are, and None stands where a text is missing.
+    """
     if values.shape != (n,):
         raise DataFileError(f"{label!r} in {path} has shape {values.shape}; labels of {n} samples must be ({n},)")
-    if values.dtype.kind in "iub":
+    if values.dtype.kind in ("iubf" if gaps else "iub"):
         return values
     try:
         texts = [None if is_missing(value) else str(value) for value in values.tolist()]
@@ -57,10 +60,13 @@ def checked_labels(values: np.ndarray, label: str, n: int, path: Path) -> np.nda
             (text or "").encode()
     except (ValueError, SystemError) as error:  # numbers that stand for no letter
         raise DataFileError(f"{label!r} in {path} is damaged: {error}; write it again") from error
-    if gaps := [i for i, text in enumerate(texts) if text is None]:
+    if gaps:
+        given = zip(values.tolist(), texts, strict=True)
+        return np.array([value if isinstance(value, int | float) else text for value, text in given], object)
+    if missing := [i for i, text in enumerate(texts) if text is None]:
         raise DataFileError(
-            f"{label!r} in {path} is missing for {len(gaps)} of {n} samples, first for sample {gaps[0]}; fill the "
-            "gaps, or remove those samples"
+            f"{label!r} in {path} is missing for {len(missing)} of {n} samples, first for sample {missing[0]}; fill "
+            "the gaps, or remove those samples"
         )
     check_bomb(
         4 * len(texts) * max((len(text) for text in texts if text), default=0), path

@@ -11,7 +11,7 @@ LOUD = 0.95  # of the variance, in few of the features: distances between sample
 FEW = 10  # one feature, or every tenth
 LENGTHS = 0.1  # of the variance, in the samples' lengths: more than one direction between groups has in sparse vectors
 SAME = 1e-3  # of unit length: so far off may be embeddings that were rounded, as to float16
-CHANCE = 1e-2  # of what unrelated features are correlated by chance: less have principal components alone
+CHANCE = 3.0  # times what unrelated features are correlated by chance: less have components, and some rows of theirs
 MOST = 32  # loud features whose correlations are looked at
 
 
@@ -67,7 +67,7 @@ def _is_of_directions(X: np.ndarray, whole: float) -> bool:
 
 
 def _are_components(X: np.ndarray, variances: np.ndarray, loud: np.ndarray) -> bool:
-    """Whether loud features are less correlated with all others than unrelated ones would be by chance."""
+    """Whether loud features are hardly more correlated with all others than unrelated ones would be by chance."""
     others, centre = np.setdiff1d(np.flatnonzero(variances), loud), centre_of(X)
     products = np.zeros((len(loud), len(others)))
     for rows in blocks(X):

@@ -24,7 +24,9 @@ PIECE = 1 << 16  # rows of a parquet table that are read at a time
 NOTES = "its notes for pandas do not hold together"
 
 
-def read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_there: Sequence[str]) -> Table:
+def read_table(
+    path: Path, drop: Sequence[str], label: str | None, drop_if_there: Sequence[str], gaps: bool = False
+) -> Table:
     """The numbers, the column names and the labels of a csv or parquet file."""
     try:
         if path.suffix.lower() == ".parquet":
@@ -45,7 +47,7 @@ def read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_there
         raise DataFileError(f"{path} has columns, but no rows; a table has a row for each sample")
     named = all(isinstance(name, str) for name in frame.columns)
     frame.columns = [str(name) for name in frame.columns]
-    y = None if label is None else checked_labels(_values(frame[label]), label, len(frame), path)
+    y = None if label is None else checked_labels(_values(frame[label]), label, len(frame), path, gaps)
     left_out = {*drop, *drop_if_there, label} & set(frame.columns)
     frame = frame.drop(columns=list(left_out)) if left_out else frame
     if UNNAMED in frame.columns and np.array_equal(frame[UNNAMED], np.arange(len(frame))):
@@ -55,13 +57,23 @@ def read_table(path: Path, drop: Sequence[str], label: str | None, drop_if_there
     numbers = {dtype for dtype in set(frame.dtypes) if _is_number(dtype)}
     _refuse_texts([name for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if dtype not in numbers], path)
     X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-    if gaps := list(frame.columns[np.isnan(X).any(axis=0)]):
+    if with_gaps := list(frame.columns[np.isnan(X).any(axis=0)]):
         first = np.isnan(X).any(axis=1).argmax()
         raise DataFileError(
-            f"{path} has missing values in {quoted(gaps)}, or lines with too few fields, first in sample {first} "
+            f"{path} has missing values in {quoted(with_gaps)}, or lines with too few fields, first in sample {first} "
             "(counted from 0); fill them, or drop the rows or columns"
         )
     return Table(checked_samples(X, path), tuple(frame.columns) if named else None, labels=y)
+
+
+def table_names(path: Path) -> list[str]:
+    """The names of the columns."""
+    if path.suffix.lower() == ".csv":
+        return _first_row(path)
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        return list(file.schema_arrow.names)
 
 
 def _check_named(names: Sequence[str], drop: Sequence[str], label: str | None, path: Path) -> None:

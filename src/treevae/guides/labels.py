@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 UNKNOWN = -1
+UNKNOWN_TEXTS = ("", "-1", "-1.0")  # as tables and arrays of texts have it
 
 
 def numbered(labels: Any) -> np.ndarray:
-    """The number of each label among the sorted ones, int64 (n,); -1 where it is -1, None or NaN.
+    """The number of each label among the sorted ones, int64 (n,); -1 where it is -1, None, NaN or "".
 
     Labels are whole numbers, also as floats, or strings.
     """
@@ -30,7 +31,7 @@ def numbered(labels: Any) -> np.ndarray:
 def _plain(label: Any) -> int | str | None:
     """A label as a whole number or a string, None where it is unknown."""
     if label is None or isinstance(label, str):
-        return label
+        return None if label in UNKNOWN_TEXTS else label
     if isinstance(label, np.generic):
         label = label.item()
     if type(label).__name__ in ("NAType", "NaTType") or label != label:  # pandas' missing values, and NaN
