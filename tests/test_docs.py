@@ -52,14 +52,16 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
 
 
 def test_the_python_of_guides_runs():
-    begin, with_yours = re.findall(r"```python\n(.*?)```", (USE / "start-from-a-guide.md").read_text(), re.DOTALL)
+    begin, compared, with_yours = re.findall(r"```python\n(.*?)```", (USE / "start-from-a-guide.md").read_text(), re.DOTALL)
     found: dict = {}
-    for code in (begin, with_yours):
+    for code in (begin, compared, with_yours):
         exec(compile(code.replace("epochs=5", "epochs=1"), "start-from-a-guide.md", "exec"), found)
+    assert [guide["name"] for guide in found["guides"]] == list(GUIDES)
+    assert 0.5 < found["kept"] <= 1
     made = found["model"].history_[0]
     assert made | {"agreement": 0} == {
         "event": "GuideMade",
-        "name": "KMeans",
+        "name": "given",
         "leaves": 10,
         "known": 1.0,
         "agreement": 0,
