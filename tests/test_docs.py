@@ -52,7 +52,8 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
 
 
 def test_the_python_of_guides_runs():
-    begin, compared, with_yours = re.findall(r"```python\n(.*?)```", (USE / "start-from-a-guide.md").read_text(), re.DOTALL)
+    page = (USE / "start-from-a-guide.md").read_text()
+    begin, compared, with_yours = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     found: dict = {}
     for code in (begin, compared, with_yours):
         exec(compile(code.replace("epochs=5", "epochs=1"), "start-from-a-guide.md", "exec"), found)
