@@ -42,6 +42,7 @@ def test_a_column_is_the_guide_and_no_feature(table: Path) -> None:
     run = table / "run"
     said = treevae("fit", table / "x.csv", "-o", run, *SHORT, "--drop", "part", "--guide", "kind")
     assert "guide 'given': 3 leaves" in said
+    assert "guide       given: 3 groups, agreement 1." in treevae("info", run)
     model = load(run / "model.safetensors")
     assert list(model.feature_names_in_) == list("abcdef")
     assert made(run) == [("given", 3, 1.0)]

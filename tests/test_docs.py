@@ -17,7 +17,18 @@ from treevae.cli.demo import DEMO
 from treevae.experiments.showing import as_latex, as_markdown, lines
 from treevae.experiments.store import Store
 from treevae.experiments.tables import table_of
-from treevae.starting import AGREEMENT, CANDIDATES, GUIDANCE, GUIDES, LARGEST, LEAST_EPOCHS, SPLIT_EPOCHS, STEPS
+from treevae.guides.told import BIAS, FROM_NEIGHBOURS
+from treevae.starting import (
+    AGREEMENT,
+    CANDIDATES,
+    GUIDANCE,
+    GUIDES,
+    LARGEST,
+    LEAST_EPOCHS,
+    LEAST_GUIDANCE,
+    SPLIT_EPOCHS,
+    STEPS,
+)
 from treevae.training.plan import PAPER_EPOCHS
 
 ROOT = Path(__file__).parents[1]
@@ -41,14 +52,17 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
 
 
 def test_the_python_of_guides_runs():
-    begin, with_yours = re.findall(r"```python\n(.*?)```", (USE / "start-from-a-guide.md").read_text(), re.DOTALL)
+    page = (USE / "start-from-a-guide.md").read_text()
+    begin, compared, with_yours = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     found: dict = {}
-    for code in (begin, with_yours):
+    for code in (begin, compared, with_yours):
         exec(compile(code.replace("epochs=5", "epochs=1"), "start-from-a-guide.md", "exec"), found)
+    assert [guide["name"] for guide in found["guides"]] == list(GUIDES)
+    assert 0.5 < found["kept"] <= 1
     made = found["model"].history_[0]
     assert made | {"agreement": 0} == {
         "event": "GuideMade",
-        "name": "KMeans",
+        "name": "given",
         "leaves": 10,
         "known": 1.0,
         "agreement": 0,
@@ -178,9 +192,13 @@ def test_the_plan_of_the_pages_is_the_default():
     assert "Of vectors, and of up to 30,000 images, a tree begins with three guides" in guide
     assert "Labels count in the first third of the epochs only" in guide
     works = " ".join((UNDERSTAND / "how-it-works.md").read_text().split())
-    assert (GUIDANCE, AGREEMENT) == (0.2, {"splits": 30.0, "guide": 10.0})
-    assert "Its weight is 0.2 for each feature" in works
-    assert "The weight is 10 from a guide and 30 by splits" in works
+    assert (GUIDANCE, AGREEMENT) == (0.2, {"splits": 60.0, "guide": 10.0})
+    assert LEAST_GUIDANCE == 20
+    assert "Its weight is 0.2 for each feature, because the ELBO sums over features, and at least 20" in works
+    assert BIAS == 0.05
+    assert all("counts 5 % less" in page for page in (works, guide, said))
+    assert all(f'"{name}"' in said and f"`{name}`" in works for name in FROM_NEIGHBOURS)
+    assert "The weight is 10 from a guide and 60 by splits" in works
 
 
 def test_documented_defaults_are_those_of_the_signature():

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.cluster.hierarchy import linkage
 from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from small_groves import ARCH, CPU, THREE, assert_same_weights, data, shape_of, story
 
 from treevae import Tree, TreeVAE, load
@@ -124,9 +125,11 @@ def test_a_guide_may_have_any_form(guide, name):
 def test_one_known_sample_of_each_group_is_a_guide():
     labels = np.full(len(X), -1)
     labels[np.unique(Y, return_index=True)[1]] = np.arange(4)
-    model = TreeVAE(**SHORT | {"epochs": 2}).fit(X, guide=labels)
+    with pytest.warns(ConvergenceWarning, match="Another guide, neighbours=0 or start='splits' can give more"):
+        model = TreeVAE(**SHORT | {"epochs": 2}).fit(X, guide=labels)
     (made,) = (event for event in model.fitted_.history if isinstance(event, GuideMade))
     assert (made.leaves, made.known, made.agreement) == (4, 4 / len(X), 0)
+    assert model.fitted_.guide == made
 
 
 def test_what_is_said_of_a_clusterer_is_no_address():

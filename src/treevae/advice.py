@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .fitted import Fitted
 from .training.events import LeafChosen
 
+OTHER_GUIDE = "Another guide, neighbours=0 or start='splits' can give more"
 LEFT_BEHIND = 0.01  # of what norms began with, in their running statistics after a stage
 
 
@@ -25,9 +26,12 @@ def _fewer_leaves(model: Fitted, parameters: Mapping[str, Any]) -> str | None:
     n_grown, wanted = len(model.tree.leaves), parameters["n_leaves"]
     if parameters["tree"] is not None or n_grown >= wanted:
         return None
+    told = f"leaves in the tree: {n_grown}, fewer than n_leaves={wanted}"
+    if model.guide is not None:
+        return f"{told}: the others won no sample and were pruned, or were too small to split. {OTHER_GUIDE}"
     return (
-        f"leaves in the tree: {n_grown}, fewer than n_leaves={wanted}: the others were too small to split, or were "
-        "pruned. More epochs, more samples or a smaller batch_size can give more"
+        f"{told}: the others were too small to split, or were pruned. More epochs, more samples or a smaller "
+        "batch_size can give more"
     )
 
 

@@ -80,13 +80,15 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         Which leaf to split next: the one with most samples (the paper's choice, for balanced clusters), or the one that
         adds most to the reconstruction loss or to the negative ELBO.
     n_init : int or "auto", default="auto"
-        How many guides are made, or how many candidates are trained side by side for the first tree and for every
-        split, of which the best is kept. "auto" means three guides ("embedding", "kmeans", "networks"), or 16
-        candidates of which the worse half leaves again and again. Taken is the guide whose groups tell most of the
-        groups of a sample's neighbours. A wrong split is never repaired, so with candidates the tree depends less on
-        luck. Of those whose decisions are about as sure as the surest's, the one with the best ELBO, its KL weighted
-        as in training, is kept, leaving out those whose smaller child wins less than 5 % of the samples. 1 is the
-        paper. Memory grows with the candidates. Augmentation and contrastive loss play no part in this choice.
+        How many guides are compared before one tree is trained, or how many candidates are trained side by side for the
+        first tree and for every split, of which the best is kept. "auto" means three guides ("embedding", "kmeans",
+        "networks"), or 16 candidates of which the worse half leaves again and again. Taken is the guide whose groups
+        tell most of the groups of a sample's neighbours; one that is made from neighbours ("embedding", "networks",
+        "umap", "leiden") counts 5 % less, because it is made of what is measured. A wrong split is never repaired, so
+        with candidates the tree depends less on luck. Of those whose decisions are about as sure as the surest's, the
+        one with the best ELBO, its KL weighted as in training, is kept, leaving out those whose smaller child wins less
+        than 5 % of the samples. 1 is the paper. Memory grows with the candidates. Augmentation and contrastive loss
+        play no part in this choice.
     augment : str or callable, default=None
         Train on changed versions of the samples, drawn anew at every step. "cifar", "celeba" and "omniglot" are the
         paper's: crops, flips and colours for photographs, a weaker set for faces, small turns and shifts for drawings.

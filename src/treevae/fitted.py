@@ -18,7 +18,8 @@ from .model.evidence import BOUNDS, evidence
 from .model.module import TreeVAEModule
 from .model.scoring import score_terms
 from .parameters import number, whole_number
-from .training.events import EpochEnded, Event
+from .training.events import EpochEnded, Event, GuideMade
+from .training.guided import taken
 from .training.plan import Plan
 from .training.samples import CHUNK, LIGHT_CHUNK, Samples, over
 from .tree import Tree
@@ -73,6 +74,11 @@ class Fitted:
     def told(self) -> list[dict[str, Any]]:
         """The history as JSON-able values."""
         return [event.to_dict() for event in self.history]
+
+    @property
+    def guide(self) -> GuideMade | None:
+        """The guide that the tree began with, if it began with one."""
+        return taken(self.history)
 
     @property
     def epochs(self) -> list[EpochEnded]:

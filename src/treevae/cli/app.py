@@ -268,6 +268,8 @@ def info(run: RunPath) -> None:
     typer.echo(f"scale       {model.scale_}: {WAYS[model.scale_]}")
     typer.echo(f"weights     {sum(p.numel() for p in model.module_.parameters()):,} numbers")
     typer.echo(f"ELBO        {_last_elbo(model)}")
+    if (guide := model.fitted_.guide) is not None:
+        typer.echo(f"guide       {guide.name}: {count(guide.leaves, 'group')}, agreement {guide.agreement:.2f} nats")
     if run.is_dir() and shown.is_unfinished:
         typer.echo(f"unfinished  go on with: treevae fit --resume {run}")
     typer.echo("parameters  " + "\n            ".join(f"{name} = {value}" for name, value in parameters.items()))

@@ -71,7 +71,8 @@ def fit(
         int, typer.Option(help="Nearest neighbours of each sample that should share its cluster; 0 for none.")
     ] = 10,
     n_init: Annotated[
-        str, typer.Option(help="Guides, or candidates for every split, trained side by side; auto, or a number.")
+        str,
+        typer.Option(help="Guides compared before a tree is trained, or candidates for a split; auto, or a number."),
     ] = "auto",
     augment: Annotated[
         str | None, typer.Option(help="Train on changed versions of the images: cifar, celeba, omniglot or none.")
@@ -256,9 +257,11 @@ def _fit_and_write(
     how = "Grew" if whole else "Interrupted; the tree grown so far is kept:"
     typer.echo(f"{how} {count(n_grown, 'cluster')} in {seconds:.1f} s\n\n{drawing(model)}\n")
     if whole and n_grown < model.n_leaves:
+        more = "More --epochs, more samples or a smaller --batch-size can give more."
+        if model.fitted_.guide is not None:
+            more = "Another --guide, --neighbours 0 or --start splits can give more."
         typer.echo(
-            f"{model.n_leaves} were asked for; the others were too small to split further, or were pruned. More "
-            "--epochs, more samples or a smaller --batch-size can give more."
+            f"{model.n_leaves} were asked for; the others were too small to split further, or were pruned. {more}"
         )
     say_written(_write_run(model, table, known, run))
     if not whole:

@@ -1,15 +1,16 @@
-"""A tree from a guide: cheap clusterings give trees at once, the model learns them and then goes its own way.
+"""A tree from a guide: a cheap clustering gives the tree at once, the model learns it and then goes its own way.
 
-first    every guide's tree is trained at once, side by side: at first by its labels too, then by the loss alone;
-         the tree that says most of where a sample's neighbours are is kept
+Before training the guides are compared: that whose groups tell most of the groups of a sample's neighbours is chosen.
+
+first    its tree, as a whole, is trained by its labels too
 split    only where the guide has fewer leaves than asked for: it is grown further, as in ``growing.py``
-final    the tree is trained to the end; leaves that win no sample are pruned
+final    the tree is trained to the end, by the loss alone; leaves that win no sample are pruned
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -63,3 +64,9 @@ class Guided:
     @property
     def _splits(self) -> Splits:
         return Splits(self.choices)
+
+
+def taken(history: Sequence[Event]) -> GuideMade | None:
+    """The guide that a tree began with, if it began with one."""
+    made = [event for event in history if isinstance(event, GuideMade)]
+    return max(made, key=lambda event: worth(event.name, event.agreement), default=None)
