@@ -176,7 +176,7 @@ def test_the_plan_of_the_pages_is_the_default():
     defaults = {name: about.default for name, about in inspect.signature(TreeVAE).parameters.items()}
     assert (defaults["start"], defaults["epochs"], defaults["n_init"], defaults["max_depth"]) == ("auto",) * 3 + (6,)
     assert (PAPER_EPOCHS, SPLIT_EPOCHS, CANDIDATES, LARGEST) == (150, 60, 16, 30_000)
-    assert GUIDES == ("embedding", "kmeans", "networks")
+    assert GUIDES == ("kmeans", "embedding", "networks")
     said = " ".join(inspect.getdoc(TreeVAE).split())
     assert f'"auto" means {LEAST_EPOCHS}, and of small data so many that there are {STEPS} steps' in said
     assert f'"auto" means {SPLIT_EPOCHS}, and {PAPER_EPOCHS} is the paper\'s' in said

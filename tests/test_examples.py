@@ -58,7 +58,7 @@ def test_digits(run):
 
 def test_own_csv(run):
     said = run("own_csv", "--groups", "2", "--epochs", "3")
-    assert re.search(r"^group 1, \d+ rows: \w+ [\d.e+]+ \(all: [\d.e+]+\), ", said, re.MULTILINE)
+    assert re.search(r"^group 1, \d+ rows: \S+ [\d.e+]+ \(all: [\d.e+]+\), ", said, re.MULTILINE)
     assert "agreement with target (NMI): 0." in said
     with open("csv-tree/groups.csv") as file:
         rows = list(csv.DictReader(file))

@@ -184,7 +184,7 @@ def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chance = np.random.default_rng(0)
     frame = pandas.DataFrame(chance.normal(size=(80, 3)) + 4 * (np.arange(80) < 40)[:, None], columns=["a", "b", "c"])
     frame.assign(species=np.where(np.arange(80) < 40, "iris", "rose")).to_csv(folder / "flowers.csv", index=False)
-    treevae("fit", folder / "flowers.csv", "-o", folder / "run", "--drop", "species", "--n-leaves", 2, "--epochs", 2,
+    treevae("fit", folder / "flowers.csv", "-o", folder / "run", "--drop", "species", "--n-leaves", 2, "--epochs", 12,
             "--hidden-dim", 8)  # fmt: skip
     return folder
 

@@ -81,7 +81,7 @@ class TreeVAE(ClusterMixin, TreeEstimator):
         adds most to the reconstruction loss or to the negative ELBO.
     n_init : int or "auto", default="auto"
         How many guides are compared before one tree is trained, or how many candidates are trained side by side for the
-        first tree and for every split, of which the best is kept. "auto" means three guides ("embedding", "kmeans",
+        first tree and for every split, of which the best is kept. "auto" means three guides ("kmeans", "embedding",
         "networks"), or 16 candidates of which the worse half leaves again and again. Taken is the guide whose groups
         tell most of the groups of a sample's neighbours; one that is made from neighbours ("embedding", "networks",
         "umap", "leiden") counts 5 % less, because it is made of what is measured. A wrong split is never repaired, so
